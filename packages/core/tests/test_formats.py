@@ -244,6 +244,24 @@ def test_numbers_in_texts_stand_as_they_stood():
     assert read_json("string", '{"v":"\\u00e9\\ud83d\\ude00"}') == [("é😀", None)]
 
 
+@pytest.mark.parametrize(
+    "number",
+    ["1e-99999999999999999999999", "0e99999999999999999999999", "-1E+99999999999999999999"],
+)
+def test_exponents_that_no_number_has_are_refused(number):
+    """Pass: of every type that reads digits, and of VARIANTs."""
+    value = f'{{"a": {number}}}'.encode()
+    for kind in ("DECIMAL(10,2)", "TIMESTAMP", "VARIANT", "DOUBLE", "INT"):
+        made = JsonValues(read_columns(f"a {kind}"), Rules(unit="s"))
+        _, (reason,) = made.read(pa.array([value], pa.binary()))
+        assert reason is not None or kind == "DOUBLE"
+    unknown = JsonValues(read_columns("b INT, rest VARIANT"), unknown=True)
+    assert unknown.read(pa.array([value], pa.binary()))[1][0] is not None
+    assert AnyJson().read(pa.array([value], pa.binary()))[1][0] is not None
+    for kind in ("decimal(10,2)", "timestamp"):
+        assert scalars.read(kind, pa.array([number]), Rules(unit="s"))[1]
+
+
 def test_a_variant_holds_its_numbers_exactly_or_is_refused():
     """Pass: what Spark would keep as the nearest binary number is refused by name."""
     texts = [b"1.10", b"12345678901234567.89", b"1e3", b'{"t":"1e400"}', b"1" * 38]

@@ -59,12 +59,29 @@ def test_elements_and_attributes_are_columns():
         ("<sizes><a>x</a></sizes>", "sizes.a is no DOUBLE"),
         ("<id>1", "not XML at line 1, character "),
         ("<a xmlns:b='c' b:x='1' x='2'/><id>9</id>", None),
+        ("<buyer>Ann</buyer>", "buyer is no STRUCT: it is a text"),
+        ("<sizes>5</sizes>", "sizes is no MAP: it is a text"),
+        ("<buyer><city value='a'>b</city></buyer>", "buyer.city.value is there 2 times"),
+        ("<price>1e-99999999999999999999999</price>", "price is no DECIMAL(12,3)"),
+        ("<at>1e-99999999999999999999999</at>", "at is no TIMESTAMP"),
+        ("some text", None),
     ],
 )
 def test_what_does_not_fit_is_told_with_its_place(inside, told):
     """Pass: and never with what stands there."""
-    _, (reason,) = read([f"<order>{inside}</order>".encode()])
+    _, (reason,) = read([f"<order>{inside}</order>".encode()], rules=Rules(unit="s"))
     assert reason is None if told is None else reason.startswith(told)
+
+
+def test_text_that_no_field_has_is_extra():
+    """Pass: left out, or a reason to refuse the row."""
+    value = [b"<a id='1'> <b/>text</a>", b"<a id='1'>\n <id2/> </a>"]
+    assert read(value, "id INT")[1] == [None, None]
+    assert read(value[:1], "id INT, b STRING", extra=False)[1] == ["unknown: a text"]
+    assert read(value[:1], "id INT, b STRING, value STRING", extra=False) == (
+        [(1, "", "text")],
+        [None],
+    )
 
 
 def test_rows_of_a_value_are_all_read_or_none():

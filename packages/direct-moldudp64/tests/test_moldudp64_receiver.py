@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import time
 from contextlib import contextmanager, suppress
 
@@ -223,6 +224,28 @@ def test_many_gaps_are_waited_for_at_once():
         made.resume()
         found = settle(made, lambda more: len(more) >= 3)
     assert numbers_of(found, "MANY") == ([17, 18, 19], [])
+
+
+def test_what_is_behind_a_lost_message_is_not_lost_with_it():
+    """Five thousand are missing, two of them nobody has, and one of two servers says nothing. Pass: these two are told."""
+    port = free_port()
+    sender = Sender("LONG", [port])
+    sender.sent += texts(5000, 1)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent,
+        RequestServer(sender) as server,
+    ):
+        silent.bind(("127.0.0.1", 0))
+        server.forgets |= {3, 2000}
+        host, number = silent.getsockname()
+        more = {"servers": [f"{host}:{number}", server.address], "recover_within": "6 s"}
+        with receiver([port], start="earliest", ask_every="100 ms", **more) as made:
+            sender.send(texts(1, 5001))
+            found = settle(made, lambda found: len(found) >= 5001, seconds=60)
+    assert numbers_of(found, "LONG") == (
+        [n for n in range(1, 5002) if n not in (3, 2000)], [3, 2000],
+    )  # fmt: skip
+    assert len(server.requests) < 2000
 
 
 def test_a_stray_packet_ends_no_session():

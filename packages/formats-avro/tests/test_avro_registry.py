@@ -128,6 +128,34 @@ def test_new_fields_are_a_column_where_it_is_asked_for(apicurio, topic):
     assert read([own], apicurio.url, unknown=True) == ([(4, None, 5, None)], [None])
 
 
+ODD = json.dumps({"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"}, {"name": "n", "type": "string"}, {"name": "n", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "r", "type": {"type": "record", "name": "R", "fields": [
+        {"name": "u", "type": ["null", "string", "int"]}, {"name": "k", "type": "int"}]}},
+    {"name": "us", "type": {"type": "array", "items": ["string", "int"]}},
+    {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 30}},
+]})  # fmt: skip
+
+
+def test_new_fields_that_can_not_be_told_are_left_out():
+    """Pass: the second of two of one name, unions and lists of them, in records too; digits stay, or the value is refused."""
+    small = 12_345_678_901_234_567_890_123
+    made = AvroValues([ORDER], framing="single_object", unknown=True)
+    writer = made.resolved(ODD)
+    mark = mark_of(ORDER)
+    made._writers[mark] = writer
+
+    def value(number):
+        whole = number.to_bytes(16, "big", signed=True)
+        return mark + b"\2\2a\6" + b"\2\2b\12" + b"\2\0\2c\0" + b"\x20" + whole
+
+    arrays, reasons = made.read(pa.array([value(small)] * 200 + [value(-1)], pa.binary()))
+    assert reasons == [None] * 201
+    text = arrays[3].to_pylist()[0]
+    assert text == '{"n":"a","r":{"k":5},"d":0.000000012345678901234567890123}'
+    assert made._alone(value(small))[3] == text
+
+
 PAID = json.dumps({
     "type": "record", "name": "Paid", "namespace": "shop", "aliases": ["Settled"],
     "fields": [{"name": "order", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}],

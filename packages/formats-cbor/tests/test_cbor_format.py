@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -68,7 +70,7 @@ def test_what_cbor_has_beside_is_taken():
         (b"\x5b\x7f\xff\xff\xff\xff\xff\xff\xff", "not CBOR"),
         (b"\xa1\x61\x61\xc0\x61x", "not CBOR"),
         (b"\xa1\x61\x61\x61\xff", "not CBOR"),
-        (b"\xd8\x1c\x81\xd8\x1d\x00", "no map"),
+        (b"\xd8\x1c\x81\xd8\x1d\x00", "it would take more"),
         (b"\xa1\x61\x61\xf7", "a is no INT"),
     ],
 )
@@ -76,3 +78,43 @@ def test_bytes_that_are_no_value_are_refused(value, told):
     """Pass: with the reason; of one that is in itself too."""
     _, (reason,) = read([value], "a INT")
     assert told in reason or (told == "deep" and "not CBOR" in reason)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({1: "x"}, "is no VARIANT: JSON has no such value"),
+        ({"b": {True: 1}}, "is no VARIANT: JSON has no such value"),
+        ({"b": cbor2.CBORTag(12345, "q")}, "is no VARIANT: JSON has no such value"),
+        ({"b": {"p", "q"}}, "is no VARIANT: JSON has no such value"),
+        ({"b": 2**200 + 1}, "can't hold"),
+        ({"b": 10**5000}, "is no VARIANT: JSON has no such value"),
+        ({10**5000: 1}, "is no VARIANT: JSON has no such value"),
+        ({"b": [Decimal("1.50"), float("nan"), uuid.UUID(int=5), date(2024, 2, 29)]}, None),
+    ],
+)
+def test_what_json_has_nothing_for_is_no_unknown_field(more, told):
+    """Pass: refused, and never written as something else."""
+    rows, (reason,) = read([cbor2.dumps({"a": 1, **more})], "a INT", unknown="rest")
+    assert reason is None if told is None else told in reason
+    if told is None:
+        held = json.loads(rows[0]["rest"])["b"]
+        assert held == ["1.50", "NaN", str(uuid.UUID(int=5)), "2024-02-29"]
+
+
+def test_parts_that_are_there_again_unfold_nothing():
+    """Pass: references to values and to strings, tenfold in each other, and in themselves."""
+    shared = [1] * 10
+    for _ in range(9):
+        shared = [shared] * 10
+    long = ["x" * 60_000] * 2000
+    itself = []
+    itself.append(itself)
+    values = [
+        cbor2.dumps({"a": shared}, value_sharing=True), cbor2.dumps({"a": itself}, value_sharing=True),
+        cbor2.dumps({"a": long}, string_referencing=True), cbor2.dumps({"a": ["x"] * 3}, string_referencing=True),
+    ]  # fmt: skip
+    assert max(map(len, values)) < 100_000
+    for schema, more in (("a VARIANT", {}), ("b INT", {"unknown": "rest"})):
+        _, reasons = read(values, schema, **more)
+        assert [reason is None for reason in reasons] == [False, False, False, True]

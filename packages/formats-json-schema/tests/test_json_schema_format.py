@@ -311,6 +311,14 @@ def test_rows_become_what_the_schema_allows(spark, tmp_path):
     assert told == ["id: minimum", "line: anyOf"]
 
 
+def test_one_null_of_several_is_enough(spark, tmp_path):
+    """Pass: where one or the other must be there, and not both."""
+    schema = {"properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    frame = spark.sql("SELECT CAST(NULL AS INT) AS a, CAST(NULL AS INT) AS b")
+    (row,) = encoder(tmp_path, schema).apply(Inputs({"input": frame}), Context()).collect()
+    assert (bytes(row["value"]), row["_output"]) == (b'{"a":null}', None)
+
+
 @pytest.mark.parametrize(
     ("columns", "told"),
     [

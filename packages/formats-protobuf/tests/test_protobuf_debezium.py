@@ -230,3 +230,18 @@ def test_changes_come_out_through_spark(files, spark):
     ]  # fmt: skip
     (bad,) = made.where("_output = 'rejected'").collect()
     assert bad["_rejected"]["reason"] == "the value is cut"
+
+
+def test_when_a_change_was_made_is_told_or_not(files):
+    """Pass: the envelope's own time where the source has none; no time of a source that is a text."""
+    without = google(files / "value.proto", "Envelope")(op="c", ts_ms=AT)
+    without.after.id = 1
+    silent = google(files / "value.proto", "Envelope")(op="c")
+    silent.after.id = 1
+    messages = [(each.SerializeToString(), None) for each in (without, silent)]
+    assert read(files, messages)[2] == [WHEN, None]
+    text = ENVELOPE.replace("Source source", "string source")
+    (files / "value.proto").write_text(text)
+    told = google(files / "value.proto", "Envelope")(op="c", source="x")
+    told.after.id = 1
+    assert read(files, [(told.SerializeToString(), None)])[1:] == ([None], [None])

@@ -97,8 +97,12 @@ def test_messages_are_found_in_a_text_as_protoc_finds_them(file):
     }  # fmt: skip
     assert places("message } { } { message A") == {}
     text = 'import "a.proto"; import\n public "b/c.proto";\nimport "google/protobuf/any.proto";'
-    assert imports(text) == ["a.proto"]
+    assert imports(text) == ["a.proto", "b/c.proto"]
     assert imports('import public "b/c.proto";') == ["b/c.proto"]
+    odd = """syntax = "proto3"; import "a.proto"; import/* x */'b.proto'; import option "c.proto";
+      /*\nimport "old.proto";\n*/ // import "older.proto";
+      message import { string text = 1 [default = "import"]; }"""
+    assert imports(odd) == ["a.proto", "b.proto", "c.proto"]
 
 
 @pytest.mark.parametrize(

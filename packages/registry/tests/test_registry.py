@@ -83,6 +83,8 @@ def test_heads_name_schemas():
     assert apicurio.head(258) == b"\0\0\0\0\0\0\0\1\2"
     assert confluent.number(b"\0\0\0\1\2") == apicurio.number(b"\0\0\0\0\0\0\0\1\2") == 258
     assert [confluent.number(each) for each in (b"", b"\0\0\0\1", b"\1\0\0\1\2")] == [None] * 3
+    # No registry has such numbers, and what they answer to one may end the run.
+    assert [confluent.number(b"\0\x80\0\0\0"), apicurio.number(b"\0" + b"\xff" * 8)] == [None] * 2
 
 
 # -- a real registry ----------------------------------------------------------------------------
@@ -205,6 +207,23 @@ def test_what_can_t_be_referred_to_is_told(to, told):
             with pytest.raises(UnknownSchema, match=f"schema 5: {told}"):
                 schemas.with_references(schemas.framing.head(5))
         assert len(seen) == len(set(seen))
+
+
+def test_what_is_not_there_is_so_by_its_kind(apicurio, subject):
+    """Pass: a global id that is not there refuses no content id; what is not UTF-8 is no schema."""
+    apicurio.register(subject, avro(("id", "long"), (f"a{time.time_ns()}", "int")))
+    own = apicurio.own(f"groups/default/artifacts/{subject}/versions/1")
+    schemas = Schemas(options(apicurio.own_url), "apicurio_headers")
+    number = own["contentId"].to_bytes(8, "big")
+    schemas._refused[b"\0" + number] = (time.monotonic() + 60, "it is not there")
+    with pytest.raises(UnknownSchema, match="it is not there"):
+        schemas.schema(b"\0" + number)
+    assert json.loads(schemas.schema(b"\1" + number).text)["name"] == "Order"
+    server, place = served(200, b"\xff\xfe")
+    with server:
+        schemas = Schemas(options(f"http://{place}"), "apicurio")
+        with pytest.raises(UnknownSchema, match="it is not UTF-8"):
+            schemas.schema(schemas.framing.head(5))
 
 
 def test_numbers_in_headers_come_before_values():

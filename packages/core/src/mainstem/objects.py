@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from mainstem.arrays import write_rows
 from mainstem.contracts.ddl import Column, parts_of
 from mainstem.formats import scalars
 from mainstem.formats.arrow import Array, pa
+from mainstem.formats.json_kinds import inexact
 from mainstem.formats.json_values import refuse_nulls
 from mainstem.formats.scalars import Misfit as Misfit
 from mainstem.formats.words import decimal_of, word_of
@@ -117,7 +119,10 @@ class ObjectColumns:
                 misfits.append(f"{column.name} {misfit}")
         if self._unknown:
             others = {name: value for name, value in held.items() if name not in self._names}
-            made.append(_variant(_plain(others, self._instant)) if others else None)
+            try:
+                made.append(_variant(_plain(others, self._instant)) if others else None)
+            except Misfit as misfit:
+                misfits.append(f"{self._all[-1].name} {misfit}")
         if misfits:
             raise Misfit(", ".join(misfits))
         return made
@@ -260,33 +265,45 @@ def _struct(takes: Mapping[str, _Takes], no: str) -> _Takes:
 def _variant(value: Any) -> str:
     try:
         _check_keys(value)
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError):
         raise Misfit("is no VARIANT: JSON has no such value") from None
+    check_variant(text)
+    return text
+
+
+def check_variant(text: str) -> None:
+    """Look whether a VARIANT holds the numbers of a JSON text as they are.
+
+    Raises:
+        Misfit: it does not.
+    """
+    if (number := inexact(text.encode(errors="replace"))) is not None:
+        raise Misfit(f"is a VARIANT, which can't hold {number[:50]} exactly")
 
 
 def _plain(value: Any, instant: Instant) -> Any:
-    """Return a value as JSON has it: bytes as base64, times by ISO 8601, all else as text."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
+    """Return a value as JSON has it: bytes as base64, times by ISO 8601, floats that are none as text.
+
+    What JSON has nothing for stays as it is.
+    """
     if isinstance(value, dict):
-        return {
-            key if isinstance(key, str) else str(key): _plain(each, instant)
-            for key, each in value.items()
-        }
+        return {key: _plain(each, instant) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each, instant) for each in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    try:
-        micros = instant(value)
-        if micros is not None:
-            return (_START + timedelta(microseconds=micros)).isoformat() + "Z"
-    except (Misfit, OverflowError):
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    if isinstance(value, Decimal | UUID):
         return str(value)
-    return value.isoformat() if isinstance(value, date) else str(value)
+    micros = instant(value)
+    if micros is None:
+        return value.isoformat() if isinstance(value, date) else value
+    try:
+        return (_START + timedelta(microseconds=micros)).isoformat() + "Z"
+    except OverflowError:
+        raise Misfit(f"has a time that {scalars.FAR}") from None
 
 
 def _check_keys(value: Any) -> None:

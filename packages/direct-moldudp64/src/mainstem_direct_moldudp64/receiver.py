@@ -41,11 +41,10 @@ _REMEMBERED = 8
 
 
 class _Request(NamedTuple):
-    """What was asked for: when, how many messages, and how often before."""
+    """What was asked for: when, and how many messages."""
 
     at: float
     messages: int
-    tries: int
 
 
 class MoldUDP64Receiver(Receiver):
@@ -87,7 +86,7 @@ class MoldUDP64Receiver(Receiver):
         #: What was asked for, by the first number; when it was looked last whether to ask again; how
         #: many messages an answer had at most, and whether one came since.
         self._requests: dict[int, _Request] = {}
-        self._asked = 0.0
+        self._asked, self._turn = 0.0, 0
         self._largest, self._answered = 0, False
         self._now = self._heard
         #: The messages that are next, and of which session and numbers they are.
@@ -263,14 +262,13 @@ class MoldUDP64Receiver(Receiver):
                 last = before.get(first)
                 if last is None or now - last.at >= options.ask_every.total_seconds():
                     most = usual if last is None else max(1, last.messages // 2)
-                    tries = 0 if last is None else last.tries + 1
-                    last = _Request(now, min(most, gap.end - first), tries)
+                    last = _Request(now, min(most, gap.end - first))
                     self._send(first, last)
                 made[first] = last
                 first += last.messages
 
     def _send(self, first: int, asked: _Request) -> None:
-        turn = asked.tries % len(self._servers)
+        turn, self._turn = self._turn % len(self._servers), self._turn + 1
         host, port = self._servers[turn]
         with suppress(OSError):  # it is asked again
             self._asking[turn].sendto(request(self._head, first, asked.messages), (str(host), port))

@@ -6,13 +6,14 @@ import base64
 import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from mainstem_formats_avro.schemas import Node
+from mainstem_formats_avro.schemas import Node, is_whole
 
-_encoder = msgspec.json.Encoder(decimal_format="number")
+_encoder = msgspec.json.Encoder()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,7 +32,7 @@ def plain(node: Node, value: Any) -> Any:
         return None
     if word == "record":
         pairs = zip(node.names, node.parts, strict=True)
-        return {name: plain(part, value[name]) for name, part in pairs}
+        return {name: plain(part, value[name]) for name, part in pairs if is_whole(part)}
     if word == "array":
         return [plain(node.parts[0], each) for each in value]
     if word == "map":
@@ -45,4 +46,4 @@ def plain(node: Node, value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
-    return value
+    return msgspec.Raw(format(value, "f").encode()) if isinstance(value, Decimal) else value

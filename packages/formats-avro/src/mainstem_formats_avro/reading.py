@@ -11,6 +11,7 @@ import pyarrow as pa
 from mainstem.arrays import without_times
 from mainstem.columns import arrow_type
 from mainstem.cursors import Cursors, Rows, read_values
+from mainstem.objects import check_variant
 from mainstem_registry import RegistryOptions, Schemas, UnknownSchema
 
 from mainstem_formats_avro import side_by_side, single_values
@@ -120,10 +121,7 @@ class AvroValues:
     def _columns(self, writer: _Writer, cursors: Cursors, rows: Rows) -> list[pa.Array[Any]]:
         found = writer.side_by_side(cursors, rows)
         if self._unknown:
-            new = zip(
-                *(without_times(each).to_pylist() for each in found[self._known :]), strict=True
-            )
-            texts = [writer.text_of(row) for row in new] if writer.new else [None] * len(rows)
+            texts = _texts(writer, found[self._known :], cursors, rows)
             return [*found[: self._known], pa.array(texts, pa.string())]
         if not self._by_type:
             return found
@@ -237,11 +235,39 @@ class _Writer(NamedTuple):
     new: tuple[tuple[str, Node], ...] = ()
 
     def text_of(self, row: Sequence[Any]) -> str | None:
-        """Return the JSON of a row's new fields; None where there are none."""
+        """Return the JSON of a row's new fields; None where there are none.
+
+        Raises:
+            Misfit: a VARIANT does not hold them as they are.
+        """
         if not self.new:
             return None
         pairs = zip(self.new, row, strict=True)
-        return json_of({name: plain(node, value) for (name, node), value in pairs})
+        try:
+            text = json_of({name: plain(node, value) for (name, node), value in pairs})
+            check_variant(text)
+        except (ValueError, TypeError, OverflowError) as error:
+            told = str(error) if isinstance(error, ValueError) else "has what JSON has not"
+            raise Misfit(f"what is new {told}") from None
+        return text
+
+
+def _texts(
+    writer: _Writer, new: Sequence[pa.Array[Any]], cursors: Cursors, rows: Rows
+) -> list[str | None]:
+    """Return the JSON of rows' new fields; those for which there is none are marked."""
+    if not writer.new:
+        return [None] * len(rows)
+    texts: list[str | None] = [None] * len(rows)
+    marked = cursors.marked[rows]  # of these no value is one
+    values = zip(*(without_times(each).to_pylist() for each in new), strict=True)
+    for number, row in enumerate(values):
+        if not marked[number]:
+            try:
+                texts[number] = writer.text_of(row)
+            except Misfit:
+                cursors.mark(rows[number : number + 1])
+    return texts
 
 
 def _writer(writer: Node, reader: Node, number: int, *, unknown: bool = False) -> _Writer:

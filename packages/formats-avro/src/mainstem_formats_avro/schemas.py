@@ -486,8 +486,15 @@ def own_fields(writer: Node, reader: Node) -> Iterator[tuple[str, Node]]:
         field_of(writer, name, reader.aliases[number]) for number, name in enumerate(reader.names)
     }
     for at, (name, part) in enumerate(zip(writer.names, writer.parts, strict=True)):
-        if at not in known and part.word != "other":
+        if at not in known and writer.names.index(name) == at and is_whole(part):
             yield name, part
+
+
+def is_whole(node: Node) -> bool:
+    """Whether values of a type can be told: not those of unions of several types, nor lists of them."""
+    if node.word in ("array", "map"):
+        return is_whole(node.parts[0])
+    return node.word != "other"
 
 
 def field_of(writer: Node, name: str, aliases: Sequence[str]) -> int | None:

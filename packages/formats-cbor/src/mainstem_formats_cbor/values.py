@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -11,6 +12,12 @@ import cbor2
 from mainstem.columns import Column
 from mainstem.objects import Misfit, ObjectColumns, ObjectRows
 
+#: What the heads of tags look like by which parts of a value are there again.
+_SHARED = re.compile(
+    rb"\xd8[\x19\x1c\x1d]|\xd9(?:\x00[\x19\x1c\x1d]|\x01\x00)|\xda\x00\x00|\xdb\x00\x00", re.DOTALL
+)
+#: How large a value with such parts may be, in bytes.
+_LARGEST = 16 * 2**20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -35,7 +42,25 @@ def _object(value: bytes) -> Any:
         raise Misfit("not CBOR, or a value that is none") from None
     if stream.tell() < len(value):
         raise Misfit("more bytes after the value")
+    if _SHARED.search(value):
+        _check_size(made)
     return made
+
+
+def _check_size(made: Any) -> None:
+    """Refuse a value that is far larger than what it is written in, by parts that are there again."""
+    waiting, size = [made], 0
+    while waiting:
+        each = waiting.pop()
+        size += 1
+        if isinstance(each, str | bytes):
+            size += len(each)
+        elif isinstance(each, dict):
+            waiting += [*each, *each.values()]
+        elif isinstance(each, list | tuple | set | frozenset):
+            waiting += each
+        if size + len(waiting) > _LARGEST:
+            raise Misfit(f"it would take more than {_LARGEST} bytes")
 
 
 def _instant(micros: int) -> datetime:

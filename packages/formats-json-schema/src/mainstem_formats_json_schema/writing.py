@@ -46,14 +46,16 @@ class JsonSchemaRows:
         flaw = self._rules.flaw(held)
         if flaw is None:
             return self._head + plain.encode()
-        # What is null may have to be there.
-        exact, whole = _exact.decode(plain), msgspec.json.decode(nulls)
-        for path in self._rules.missing(held):
-            _add_null(exact, whole, path)
-        text = _numbers.encode(exact)
-        if self._rules.flaw(msgspec.json.decode(text)) is not None:
-            raise Misfit(flaw)
-        return self._head + text
+        # What is null may have to be there, all of it or, where one thing or another may be, a part.
+        whole, paths = msgspec.json.decode(nulls), self._rules.missing(held)
+        for some in (paths, *([path] for path in paths)):
+            exact = _exact.decode(plain)
+            for path in some:
+                _add_null(exact, whole, path)
+            text = _numbers.encode(exact)
+            if self._rules.flaw(msgspec.json.decode(text)) is None:
+                return self._head + text
+        raise Misfit(flaw)
 
 
 def _add_null(held: Any, whole: Any, path: Sequence[str | int]) -> None:

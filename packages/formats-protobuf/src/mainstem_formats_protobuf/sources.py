@@ -123,9 +123,14 @@ def _described(text: str) -> dict[str, tuple[int, ...]]:
 
 def imports(text: str) -> list[str]:
     """Return what a .proto file imports, but for what every protoc brings."""
-    found = re.findall(
-        r'^\s*import\s+(?:public\s+|weak\s+)?["\']([^"\']+)["\']', text, re.MULTILINE
-    )
+    found = []
+    waits = False
+    for token in _TOKEN.finditer(text):
+        word, quoted = token["word"], token["text"]
+        if waits and quoted:
+            found.append(quoted[1:-1])
+        if word or quoted or token["mark"]:  # no comment
+            waits = word == "import" or (waits and word in ("public", "weak", "option"))
     return [name for name in found if not name.startswith("google/protobuf/")]
 
 

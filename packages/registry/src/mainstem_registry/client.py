@@ -182,8 +182,13 @@ class Client:
             raise TransientError(f"{self.place}: {status} {why}")
         if not answer.is_success:
             raise PermanentError(f"{self.place}: {status} {why}")
+        if text:
+            try:
+                return whole.decode()
+            except UnicodeDecodeError:
+                raise UnknownSchema("it is not UTF-8") from None
         try:
-            return whole.decode() if text else json.loads(whole)
+            return json.loads(whole)
         except (ValueError, RecursionError):
             raise PermanentError(f"{self.place}: its answer is none of a schema registry") from None
 

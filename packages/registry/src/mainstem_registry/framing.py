@@ -21,8 +21,8 @@ IDS, GLOBAL_IDS, CONTENT_IDS, VERSIONS = "ids", "globalIds", "contentIds", "vers
 _NO_HEAD, _NOT_PLAIN = b"\xff", b"\xfe"
 #: How Glue's serializers say that a value is plain, or compressed by zlib.
 _PLAIN, _ZLIB = b"\0", b"\5"
-#: How large a compressed value may become, in bytes.
-_MOST = 64 * 2**20
+#: How large a compressed value may become, and all of a batch, in bytes.
+_MOST, _MOST_OF_ALL = 64 * 2**20, 2**31 - 2**20
 
 
 class UnknownSchema(ValueError):  # noqa: N818
@@ -37,6 +37,7 @@ class Framing:
         name: its name.
         width: how many bytes the number has.
         marks: the bytes that may stand first, each with what the number is.
+        end: what numbers are below.
         within: the names of the headers that have the number, in the order of `marks`; none where it
             stands before the value. `{part}` is `value` or `key`.
     """
@@ -44,6 +45,7 @@ class Framing:
     name: str
     width: int
     marks: Mapping[bytes, str]
+    end: int
     within: tuple[str, ...] = ()
 
     @property
@@ -59,7 +61,8 @@ class Framing:
         """Return the number in a head; None if it is none."""
         if len(head) < self.size or head[:1] not in self.marks:
             return None
-        return int.from_bytes(head[1 : self.size], "big")
+        number = int.from_bytes(head[1 : self.size], "big")
+        return number if number < self.end else None
 
     def ids(self, head: bytes) -> str:
         """Return what the number in a head is."""
@@ -112,8 +115,16 @@ class GlueFraming(Framing):
     def framed(self, values: pa.Array[Any], *headers: pa.Array[Any]) -> pa.Array[Any]:
         import pyarrow as pa
 
-        held = values.to_pylist()
-        return pa.array([None if v is None else self._plain(v) for v in held], pa.binary())
+        made, size = [], 0
+        for value in values.to_pylist():
+            made.append(None if value is None else self._plain(value))
+            size += len(made[-1] or b"")
+            if size > _MOST_OF_ALL:
+                raise ValueError(
+                    f"the values of {len(values)} messages are more than a batch can hold: lower "
+                    "spark.sql.execution.arrow.maxRecordsPerBatch under spark.conf"
+                )
+        return pa.array(made, pa.binary())
 
     def _plain(self, value: bytes) -> bytes:
         if value[1:2] != _ZLIB or len(value) < self.size or value[:1] not in self.marks:
@@ -131,13 +142,13 @@ class GlueFraming(Framing):
 FRAMINGS: Mapping[str, Framing] = {
     each.name: each
     for each in (
-        Framing(CONFLUENT, 4, {b"\0": IDS}),
-        Framing(APICURIO, 8, {b"\0": GLOBAL_IDS}),
+        Framing(CONFLUENT, 4, {b"\0": IDS}, 2**31),
+        Framing(APICURIO, 8, {b"\0": GLOBAL_IDS}, 2**63),
         Framing(
-            APICURIO_HEADERS, 8, {b"\0": GLOBAL_IDS, b"\1": CONTENT_IDS},
+            APICURIO_HEADERS, 8, {b"\0": GLOBAL_IDS, b"\1": CONTENT_IDS}, 2**63,
             ("apicurio.{part}.globalId", "apicurio.{part}.contentId"),
         ),
-        GlueFraming(GLUE, 17, {b"\3": VERSIONS}),
+        GlueFraming(GLUE, 17, {b"\3": VERSIONS}, 2**128),
     )
 }  # fmt: skip
 

@@ -44,7 +44,7 @@ class Schemas:
         self.framing = FRAMINGS[framing]
         self._options = options
         self._client: Client | GlueClient | None = None
-        self._refused: dict[int, tuple[float, str]] = {}
+        self._refused: dict[bytes, tuple[float, str]] = {}
 
     def schema(self, head: bytes) -> Schema:
         """Return the schema of a head. It is not kept: what a format makes of it is.
@@ -57,16 +57,16 @@ class Schemas:
         number = self.framing.number(head)
         if number is None:
             raise UnknownSchema(self.framing.flaw(head))
-        until, why = self._refused.get(number, (0.0, ""))
+        until, why = self._refused.get(head, (0.0, ""))
         if until > time.monotonic():
             raise UnknownSchema(why)
         try:
             ids = self.framing.ids(head)
             found = self._asked(lambda client: client.schema(number, ids))
         except UnknownSchema as error:
-            raise self._refusal(number, f"{self.framing.schema_name(head)}: {error}") from None
+            raise self._refusal(head, f"{self.framing.schema_name(head)}: {error}") from None
         if found is None:
-            raise self._refusal(number, f"the registry has no {self.framing.schema_name(head)}")
+            raise self._refusal(head, f"the registry has no {self.framing.schema_name(head)}")
         return found
 
     def with_references(self, head: bytes) -> tuple[Schema, list[str]]:
@@ -79,8 +79,7 @@ class Schemas:
         try:
             return schema, self._referred(schema)
         except UnknownSchema as error:
-            number = self.framing.number(head) or 0
-            raise self._refusal(number, f"{self.framing.schema_name(head)}: {error}") from None
+            raise self._refusal(head, f"{self.framing.schema_name(head)}: {error}") from None
 
     def _referred(self, schema: Schema) -> list[str]:
         found: dict[Reference, Schema] = {}
@@ -98,11 +97,11 @@ class Schemas:
             waiting += its.references
         return [each.text for each in found.values()]
 
-    def _refusal(self, number: int, why: str) -> UnknownSchema:
+    def _refusal(self, head: bytes, why: str) -> UnknownSchema:
         """Note why a schema can't be had."""
         if len(self._refused) >= _MOST_GONE:
             self._refused.clear()
-        self._refused[number] = (time.monotonic() + _GONE, why)
+        self._refused[head] = (time.monotonic() + _GONE, why)
         return UnknownSchema(why)
 
     def head(

@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Annotated, Any
 
 import msgspec
@@ -244,7 +244,11 @@ def inexact(raw: bytes) -> str | None:
             continue
         text: str = number.decode()
         binary = float(text)
-        if binary in (float("inf"), float("-inf")) or Decimal(repr(binary)) != Decimal(text):
+        try:
+            exact = Decimal(text)
+        except DecimalException:  # an exponent that no number has
+            return text
+        if binary in (float("inf"), float("-inf")) or Decimal(repr(binary)) != exact:
             return text
     return None
 

@@ -111,6 +111,7 @@ def _row(told: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _committed(told: dict[str, Any]) -> int | None:
     """Return when the database made the change, in microseconds, None if that is not told."""
-    at = (told.get("source") or {}).get("ts_ms")
-    at = told.get("ts_ms") if at is None else at
-    return 1000 * at if isinstance(at, int) and abs(at) < _MOST_MILLIS else None
+    source = told.get("source")
+    at = source.get("ts_ms") if isinstance(source, dict) else None
+    at = at or told.get("ts_ms")  # where nothing can be absent, 0 is what is not told
+    return 1000 * at if isinstance(at, int) and at and abs(at) < _MOST_MILLIS else None

@@ -205,7 +205,15 @@ def exact_decimal(text: str, precision: int, scale: int, no: str) -> Decimal:
     """Read a decimal number that needs no rounding."""
     if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
         raise Misfit(no)
-    return fitting(Decimal(text), precision, scale, no)
+    return fitting(_number(text, no), precision, scale, no)
+
+
+def _number(text: str, no: str) -> Decimal:
+    """Return a number in digits, but for one whose exponent no number has."""
+    try:
+        return Decimal(text)
+    except DecimalException:
+        raise Misfit(no) from None
 
 
 def fitting(value: Decimal, precision: int, scale: int, no: str) -> Decimal:
@@ -276,7 +284,7 @@ def micros_of_number(text: str, unit: str, no: str) -> int:
     """Read a number of a unit as microseconds since 1970-01-01 in UTC."""
     if len(text) > _LONGEST:
         raise Misfit(no)
-    value = Decimal(text) * UNITS[unit]
+    value = _number(text, no) * UNITS[unit]
     if value.is_zero():
         return 0
     if value.adjusted() > 20:

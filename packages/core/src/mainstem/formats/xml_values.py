@@ -107,6 +107,8 @@ class XmlValues:
         held = _held(element, self._text if self._text in self._names else None)
         if not self._extra and (more := held.keys() - self._names):
             raise Misfit(f"unknown: {len(more)} elements or attributes")
+        if not self._extra and self._text not in held and _own_text(element).strip(_BLANKS):
+            raise Misfit("unknown: a text")
         made: list[Any] = []
         misfits: list[str] = []
         for column, take in zip(self._columns, self._takes, strict=True):
@@ -189,9 +191,14 @@ def _held(element: Element, text: str | None) -> dict[str, list[Element | str]]:
     for each in element:
         held.setdefault(each.tag, []).append(each)
     own = _own_text(element)
-    if text is not None and text not in held and (own or not len(element)):
-        held[text] = [own]
+    if text is not None and (own.strip(_BLANKS) or (text not in held and not len(element))):
+        held.setdefault(text, []).append(own)
     return held
+
+
+def _is_text(element: Element) -> bool:
+    """Whether an element has a text and nothing else."""
+    return not len(element) and not element.attrib and bool((element.text or "").strip(_BLANKS))
 
 
 def _own_text(element: Element) -> str:
@@ -248,7 +255,11 @@ def _structured(word: str, kind: str, rules: Rules, text: str) -> Callable[[Elem
     names = [part.name for part in parts]
     own = text if word == "struct" and text in names else None
 
+    no = f"is no {word.upper()}: it is a text"
+
     def fields(found: Element | str) -> Any:
+        if own is None and (isinstance(found, str) or _is_text(found)):
+            raise Misfit(no)
         held = {own: [found]} if isinstance(found, str) else _held(found, own)
         return {
             name: _within(name, take, held.get(name, ()))
@@ -256,7 +267,9 @@ def _structured(word: str, kind: str, rules: Rules, text: str) -> Callable[[Elem
         }
 
     def pairs(found: Element | str) -> Any:
-        held = {} if isinstance(found, str) else _held(found, None)
+        if isinstance(found, str) or _is_text(found):
+            raise Misfit(no)
+        held = _held(found, None)
         key, value = takes
         return [(key([name]), _within(name, value, its)) for name, its in held.items()]
 
