@@ -121,7 +121,7 @@ def test_nothing_unfolds():
     values = [
         f"<!DOCTYPE a [{laughs}]><a><name>&a9;</name></a>".encode(),
         b"<!DOCTYPE a [<!ENTITY f SYSTEM 'file:///etc/passwd'>]><a><name>&f;</name></a>",
-        b"<!DOCTYPE a SYSTEM 'http://127.0.0.1:9/a.dtd'><a/>",
+        "<!DOCTYPE a SYSTEM 'http://127.0.0.1:9/a.dtd'><a/>".encode("utf-16-le"),
         b"<a>" * 10_000 + b"</a>" * 10_000,
         b"<a>" * 10_000,
     ]

@@ -6,6 +6,7 @@ import random
 import socket
 import time
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -238,8 +239,9 @@ def test_what_is_behind_a_lost_message_is_not_lost_with_it():
         silent.bind(("127.0.0.1", 0))
         server.forgets |= {3, 2000}
         host, number = silent.getsockname()
-        more = {"servers": [f"{host}:{number}", server.address], "recover_within": "6 s"}
-        with receiver([port], start="earliest", ask_every="100 ms", **more) as made:
+        both = [SimpleNamespace(address=f"{host}:{number}"), server]
+        patient = {"ask_every": "100 ms", "recover_within": "6 s"}
+        with receiver([port], both, start="earliest", **patient) as made:
             sender.send(texts(1, 5001))
             found = settle(made, lambda found: len(found) >= 5001, seconds=60)
     assert numbers_of(found, "LONG") == (

@@ -6,9 +6,10 @@ value becomes larger than it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from xml.etree.ElementTree import Element, TreeBuilder  # only what holds elements
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder, fromstring
 from xml.parsers import expat
 
 from mainstem.contracts.ddl import Column, parts_of
@@ -20,7 +21,12 @@ from mainstem.formats.rules import Rules
 from mainstem.formats.scalars import Misfit
 from mainstem.formats.words import word_of
 
-_NIL = "http://www.w3.org/2001/XMLSchema-instance}nil"
+_NIL = "{http://www.w3.org/2001/XMLSchema-instance}nil"
+#: How documents begin that are in UTF-8, and say no other.
+_PLAIN = re.compile(
+    rb"\s*<(?!\?xml)|"
+    rb"<\?xml\s+version=[\"']1\.0[\"'](?:\s+encoding=[\"'](?i:utf-8)[\"'])?\s*\?>"
+)
 _BLANKS = " \t\r\n"
 #: What a row takes at least for each column, in bytes.
 _LEAST = 8
@@ -131,7 +137,7 @@ class XmlValues:
 
 
 def _document(value: bytes | None) -> Element:
-    """Return the element of a document, the names of elements without their namespaces.
+    """Return the element of a document.
 
     Raises:
         Misfit: it is none.
@@ -140,27 +146,41 @@ def _document(value: bytes | None) -> Element:
         raise Misfit(NULL)
     if not value.strip():
         raise Misfit(EMPTY)
+    try:
+        if _PLAIN.match(value) and b"<!D" not in value and b"\0" not in value:
+            return fromstring(value)  # noqa: S314  # it has no document type
+        return _parsed(value)
+    except ParseError as error:
+        line, column = error.position
+    except expat.ExpatError as error:
+        line, column = error.lineno, error.offset
+    except (ValueError, LookupError) as error:  # of an encoding
+        raise error if isinstance(error, Misfit) else Misfit("not XML: its encoding") from None
+    raise Misfit(f"not XML at line {line}, character {column + 1}")
+
+
+def _parsed(value: bytes) -> Element:
+    """Return the element of a document that may have a document type, which is refused."""
     builder = TreeBuilder()
     parser = expat.ParserCreate(namespace_separator="}")
     parser.buffer_text = True
 
     def start(name: str, attributes: Mapping[str, str]) -> None:
-        builder.start(_local(name), dict(attributes))
+        builder.start(_whole(name), {_whole(key): text for key, text in attributes.items()})
 
     def refuse(*_: Any) -> None:
         raise Misfit("not XML as it is read: it has a document type")
 
     parser.StartElementHandler = start
-    parser.EndElementHandler = lambda name: builder.end(_local(name))
+    parser.EndElementHandler = lambda name: builder.end(_whole(name))
     parser.CharacterDataHandler = builder.data
     parser.StartDoctypeDeclHandler = refuse
-    try:
-        parser.Parse(value, True)
-        return builder.close()
-    except expat.ExpatError as error:
-        raise Misfit(f"not XML at line {error.lineno}, character {error.offset + 1}") from None
-    except (ValueError, LookupError) as error:  # of an encoding
-        raise error if isinstance(error, Misfit) else Misfit("not XML: its encoding") from None
+    parser.Parse(value, True)
+    return builder.close()
+
+
+def _whole(name: str) -> str:
+    return f"{{{name}" if "}" in name else name
 
 
 def _local(name: str) -> str:
@@ -172,7 +192,7 @@ def _rows(element: Element, name: str) -> Iterator[Element]:
     waiting = [element]
     while waiting:
         found = waiting.pop()
-        if found.tag == name:
+        if _local(found.tag) == name:
             yield found
         else:
             waiting += reversed(found)
@@ -189,7 +209,7 @@ def _held(element: Element, text: str | None) -> dict[str, list[Element | str]]:
         if name != _NIL:
             held.setdefault(_local(name), []).append(value)
     for each in element:
-        held.setdefault(each.tag, []).append(each)
+        held.setdefault(_local(each.tag), []).append(each)
     own = _own_text(element)
     if text is not None and (own.strip(_BLANKS) or (text not in held and not len(element))):
         held.setdefault(text, []).append(own)
