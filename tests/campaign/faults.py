@@ -111,6 +111,13 @@ def stopped(job: Job, chance: random.Random) -> None:
     _signal(pids, signal.SIGCONT)
 
 
+def second_run(job: Job, chance: random.Random) -> None:
+    """Let somebody else start the same document, for a while."""
+    clock = job.clock.env if job.clock else {}
+    with job.pipeline.start(**clock, **job.env):
+        time.sleep(chance.uniform(3, 15))
+
+
 def clock_moved(job: Job, chance: random.Random) -> str:
     """Let the wall clock jump. Spark's triggers wait for as long as it goes back by, so that is little."""
     by = chance.choice([3600, 60, 2, -1, -5])
@@ -166,6 +173,13 @@ def answer_lost(place: Place, chance: random.Random) -> None:
     place.proxy.heal()
 
 
+def garbled(place: Place, chance: random.Random) -> None:
+    """Let an answer be noise, and break what has told it."""
+    place.proxy.garble(chance.randrange(1, 20))
+    time.sleep(1)
+    place.proxy.heal()
+
+
 def slow(place: Place, chance: random.Random) -> None:
     place.proxy.delay(chance.uniform(0.01, 0.2))
     time.sleep(chance.uniform(0.5, 3))
@@ -180,6 +194,7 @@ AROUND: Mapping[str, Callable[[Place, random.Random], None]] = {
     "refuse": refused,
     "silent": swallowed,
     "answer": answer_lost,
+    "noise": garbled,
     "slow": slow,
 }
 
@@ -200,6 +215,7 @@ def faults(
         "killed at a step": step,
         "worker killed": worker,
         "process stopped": stopped,
+        "run a second time": second_run,
     }
     if any(s.receives for s in sources):
         made["receiver killed"] = receiver

@@ -115,6 +115,21 @@ def test_a_dropped_answer_leaves_the_deed_done(proxy, echo):
         assert say(client) == b"hello\n"
 
 
+def test_an_answer_is_noise_once(proxy, echo):
+    """Pass: the second one, as long as it was; then the connection is cut, and others are as ever."""
+    with connect(proxy) as client:
+        proxy.garble(2)
+        assert say(client, b"one\n") == b"one\n"
+        client.sendall(b"x" * 1000 + b"\n")
+        noise = client.recv(2000)
+        assert len(noise) == 1001
+        assert noise != b"x" * 1000 + b"\n"
+        with pytest.raises(ConnectionError):
+            say(client)
+    with connect(proxy) as client:
+        assert (say(client), say(client)) == (b"hello\n",) * 2
+
+
 def test_refused_connections_end_at_once(proxy):
     """Pass: no word gets through while it refuses, and all do after."""
     proxy.refuse()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import threading
 import time
@@ -14,6 +15,8 @@ T = TypeVar("T")
 _CHUNK = 64 * 1024
 #: How finely a throttled connection is held back, in seconds.
 _SLICE = 0.01
+#: How long noise may be read before its connection is cut, in seconds.
+_NOISE = 0.05
 
 
 class FaultProxy:
@@ -37,7 +40,7 @@ class FaultProxy:
         self._delay = 0.0
         self._rate: float | None = None
         self._refusing = False
-        self._silent = False
+        self._silent = self._noisy = False
         self._answers = 0
         self._drop_answer: int | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -81,13 +84,18 @@ class FaultProxy:
 
         What the client asked for has then been done, and the client does not know.
         """
-        self._answers = 0
+        self._answers, self._noisy = 0, False
         self._drop_answer = number
+
+    def garble(self, number: int = 1) -> None:
+        """Pass on noise instead of the n-th piece of data from the server, from now, then cut all."""
+        self.drop_answer(number)
+        self._noisy = True
 
     def heal(self) -> None:
         """End all faults; connections that were cut stay so."""
         self._delay, self._rate = 0.0, None
-        self._silent = self._refusing = False
+        self._silent = self._refusing = self._noisy = False
         self._drop_answer = None
 
     def close(self) -> None:
@@ -127,6 +135,10 @@ class FaultProxy:
                 self._answers += 1
                 if self._answers == self._drop_answer:
                     self._drop_answer = None
+                    if self._noisy:
+                        writer.write(os.urandom(len(data)))
+                        await asyncio.sleep(_NOISE)  # a cut takes back what was not read
+                        await writer.drain()
                     await self._cut()
                     return
             if self._delay:
