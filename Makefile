@@ -71,7 +71,7 @@ archived:
 
 announced:
 	@echo "Installs Python packages into .venv, jars, emulators, MySQL, PostgreSQL 18, OpenSearch, Artemis and Debezium into .tools, and, as root and by apt-get, the servers"
-	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: up to an hour on"
+	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: about half an hour on"
 	@echo "two cores. What is skipped and what is drawn is said at the end, and what was shown is in $(REPORT)."
 
 test-all: install services collected archived

@@ -85,6 +85,26 @@ def test_texts_floats_flags_and_times():
     assert row == ("AB C", b"\0\xff\0\0", 1.5, 0.25, True, at, then)
 
 
+@pytest.mark.parametrize(
+    ("schema", "place", "code", "number", "found"),
+    [
+        ("n TIMESTAMP", Place("int", 0, 8, unit="ns"), ">q", 1_999, "n is no TIMESTAMP"),
+        ("n TIMESTAMP", Place("int", 0, 8, unit="ns"), ">q", -1, "n is no TIMESTAMP"),
+        ("n BOOLEAN", Place("uint", 0, 1), "B", 2, "n is no BOOLEAN"),
+        ("n BOOLEAN", Place("int", 0, 8), ">q", -1, "n is no BOOLEAN"),
+        ("n BOOLEAN", Place("uint", 0, 1), "B", 0, (False,)),
+        ("n FLOAT", Place("float", 0, 8), ">d", 1e300, "n is no FLOAT"),
+        ("n FLOAT", Place("float", 0, 8), ">d", float("-inf"), (float("-inf"),)),
+        ("n FLOAT", Place("float", 0, 8), ">d", 0.1, (0.10000000149011612,)),
+        ("n DOUBLE", Place("int", 0, 8), ">q", 2**53 + 1, (float(2**53),)),
+        ("n DOUBLE", Place("uint", 0, 4, scale=4), ">I", 123_450, (12.345,)),
+    ],
+)
+def test_times_and_flags_are_exact_and_floats_the_nearest(schema, place, code, number, found):
+    """Pass: what is finer than microseconds, neither true nor false, or beyond all floats is refused."""
+    assert read(schema, [place], [struct.pack(code, number)]) == [found]
+
+
 def test_what_does_not_fit_is_refused_by_itself():
     """Pass: records that are too short or too long, numbers and times that a column can't hold, text that is none."""
     places = [Place("uint", 0, 4), Place("text", 4, 2)]

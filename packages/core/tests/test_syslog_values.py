@@ -72,8 +72,8 @@ def test_old_lines_are_of_the_last_year_that_can_be():
         (b"plain", "no priority"),
         (b"<192>1 - - - - - -", "no priority"),
         (b"<1>1 - - -", "not that of RFC 5424"),
-        (b"<1>1 yesterday h a p i -", "time is none"),
-        (b"<1>1 2026-01-01T00:00:00 h a p i -", "no zone"),
+        (b"<1>1 yesterday h a p i -", "time is not that of RFC 5424"),
+        (b"<1>1 2026-01-01T00:00:00 h a p i -", "time is not that of RFC 5424"),
         (b"<1>1 0001-01-01T00:00:00+14:00 h a p i -", "beyond the years"),
         (b"<1>1 9999-12-31T23:59:59-14:00 h a p i -", "beyond the years"),
         (b'<1>1 - h a p i [x y="1" message', "structured data"),
@@ -81,6 +81,11 @@ def test_old_lines_are_of_the_last_year_that_can_be():
         (b"<1>\xff", "not UTF-8"),
         (b"", "empty"),
         (None, "null"),
+        (b"<1>1 2026-01-02T03:04:05.123456789Z h a - - - m", "its time is not that of RFC 5424"),
+        (b"<1>1 2026-W01-1T00:00:00Z h a - - - m", "its time is not that of RFC 5424"),
+        (b"<1>1 20260102T030405Z h a - - - m", "its time is not that of RFC 5424"),
+        (b"<1>1 2026-01-02T03:04Z h a - - - m", "its time is not that of RFC 5424"),
+        (b"<1>1 2026-01-02T25:04:05Z h a - - - m", "its time is none"),
     ],
 )
 def test_what_is_no_line_is_refused(line, told):

@@ -118,3 +118,18 @@ def test_parts_that_are_there_again_unfold_nothing():
     for schema, more in (("a VARIANT", {}), ("b INT", {"unknown": "rest"})):
         _, reasons = read(values, schema, **more)
         assert [reason is None for reason in reasons] == [False, False, False, True]
+
+
+def test_texts_of_times_that_are_too_fine_are_refused():
+    """Pass: in any length of head; zeros behind microseconds are none, and other bytes are no time."""
+    fine, zeros = "2024-01-01T00:00:00.123456789Z", "2024-01-01T00:00:00.123456000Z"
+    long = "2024-01-01T00:00:00.1234567+00:00"
+    values = [cbor2.dumps({"a": cbor2.CBORTag(0, each)}) for each in (fine, zeros, long)]
+    rows, reasons = read([*values, cbor2.dumps({"a": "x", "b": f"{fine}"})], "a TIMESTAMP")
+    assert reasons[:3] == [
+        "a time is finer than microseconds",
+        None,
+        "a time is finer than microseconds",
+    ]
+    assert rows[1]["a"] == datetime(2024, 1, 1, 0, 0, 0, 123456, UTC)
+    assert reasons[3] == "a is no TIMESTAMP"

@@ -168,6 +168,30 @@ def test_a_variant_that_is_none_refuses_its_row(spark):
     assert "body has a key twice" in found[0]["_rejected"]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ("v STRUCT<x: VARIANT, n: INT>", '{"x": {"a": 1}, "n": 1}', '{"x": {"a": 1, "a": 2}}'),
+        ("v ARRAY<VARIANT>", '[1, null, {"a": 1}]', '[1, {"a": 1, "a": 2}]'),
+        ("v MAP<STRING, ARRAY<VARIANT>>", '{"k": [{"a": 1}, null]}', '{"k": [{"a": 1, "a": 2}]}'),
+        ("v ARRAY<STRUCT<m: MAP<STRING, VARIANT>>>", '[null, {"m": {"k": 1}}]', '[{"m": {"k": {"a": 1, "a": 2}}}]'),
+    ],
+)  # fmt: skip
+def test_a_variant_in_a_value_that_is_none_refuses_its_row(spark, schema, good, bad):
+    """Pass: wherever it is; nothing becomes null in silence."""
+    given = {"format": "json", "schema": schema}
+    made = Decode(Decode.options_for(given, Registry().component).model_validate(given))
+    values = [(f'{{"v": {each}}}'.encode(),) for each in (good, bad, "null")]
+    frame = spark.createDataFrame(values, "value BINARY").coalesce(1)
+
+    class Context:
+        wanted = frozenset(["rejected"])
+
+    found = made.apply(Inputs({"input": frame}), Context()).collect()
+    assert [row["_output"] for row in found] == [None, "rejected", None]
+    assert "v has a key twice" in found[1]["_rejected"]["reason"]
+
+
 def test_rows_of_a_type_have_the_identity_of_their_message(plan_of):
     """Pass: so that sinks tell them apart, as they do those of the main output."""
     plan = plan_of(sinks=[("places", "event.placed")])

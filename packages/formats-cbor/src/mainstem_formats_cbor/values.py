@@ -16,6 +16,10 @@ from mainstem.objects import Misfit, ObjectColumns, ObjectRows
 _SHARED = re.compile(
     rb"\xd8[\x19\x1c\x1d]|\xd9(?:\x00[\x19\x1c\x1d]|\x01\x00)|\xda\x00\x00|\xdb\x00\x00", re.DOTALL
 )
+#: A text of tag 0 with more digits than microseconds have.
+_FINER = re.compile(
+    rb"\xc0(?:[\x60-\x77]|\x78.)\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d\.\d{6}0*[1-9]", re.DOTALL
+)
 #: How large a value with such parts may be, in bytes.
 _LARGEST = 16 * 2**20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,6 +37,8 @@ def writer(columns: Sequence[Column]) -> Callable[..., Any]:
 
 
 def _object(value: bytes) -> Any:
+    if _FINER.search(value):  # which the library cuts
+        raise Misfit("a time is finer than microseconds")
     stream = BytesIO(value)
     try:
         made = cbor2.load(stream)

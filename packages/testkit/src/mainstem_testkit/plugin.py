@@ -247,9 +247,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_TURN] = turn_of(config.rootpath, int(config.getini("mainstem_turns")))
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
+    _without_deadlines()
     config.stash[_COLLECTOR] = _Collector()
     config.pluginmanager.register(config.stash[_COLLECTOR], "mainstem-collector")
     config.pluginmanager.register(_servers(), "mainstem-test-servers")
+
+
+def _without_deadlines() -> None:
+    """Let hypothesis measure no time: others have the processor too."""
+    from hypothesis import settings
+
+    settings.register_profile("mainstem", settings.get_profile("default"), deadline=None)
+    settings.load_profile("mainstem")
 
 
 class _Collector:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +25,7 @@ from mainstem import (
     Shape,
     option,
 )
-from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
+from mainstem.builtin.decoding import NO_VARIANT, Decoding, unread_variants, with_variants
 from mainstem.builtin.envelopes import ATTRIBUTES, Opening
 from mainstem.columns import Column, literal, quoted, unquoted
 from mainstem.contracts.abilities import Branching, Checked, Deriving, Expressions, Statement
@@ -329,11 +329,6 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
         values = self._values(decoding)
         for number, (column, value) in enumerate(zip(decoding.columns, values, strict=True)):
             kind = column.type or ""
-            for field in _fields(column) if column.name in self.decoder.types else ():
-                if field.type == "variant":
-                    read = f"__read.c{number}.{quoted(field.name)}"
-                    lost = f"{read} IS NOT NULL AND try_parse_json({read}) IS NULL"
-                    cases.append(f"WHEN {lost} THEN {literal(f'{field.name} {NO_VARIANT}')}")
             pattern = decoding.patterned and kind == "timestamp"
             missing = f"__read.c{number} IS NOT NULL AND {value} IS NULL"
             if pattern and not self.decoder.loose:
@@ -341,9 +336,7 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
                 cases.append(f"WHEN {missing} THEN {words}")
             elif pattern and not column.nullable:
                 cases.append(f"WHEN {value} IS NULL THEN {literal(f'{column.name} is null')}")
-            elif kind == "variant":
-                words = literal(f"{column.name} {NO_VARIANT}")
-                cases.append(f"WHEN {missing} THEN {words}")
+            cases += _unread(f"__read.c{number}", column, typed=column.name in self.decoder.types)
         return f"CASE {' '.join(cases)} END"
 
     def _many(self, frame: DataFrame, *, told: bool) -> DataFrame:
@@ -391,11 +384,10 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
         key = F.col("key") if "key" in frame.columns else F.lit(None).cast("binary")
         decoding = self.decoding()
         columns = decoding.columns
-        variants = [n for n, c in enumerate(columns) if c.type == "variant"]
         unread = " ".join(
-            f"WHEN exists(__read.changes, c -> c.c{n} IS NOT NULL AND try_parse_json(c.c{n}) IS NULL) "
-            f"THEN {literal(f'{columns[n].name} {NO_VARIANT}')}"
-            for n in variants
+            f"WHEN exists(__read.changes, c -> {lost}) THEN {literal(f'{column.name} {NO_VARIANT}')}"
+            for n, column in enumerate(columns)
+            if (lost := unread_variants(f"c.c{n}", column.type or ""))
         )
         missing = f"WHEN {quoted(sequence)} IS NULL THEN {literal(f'{sequence} is null')}"
         good = "__reason IS NULL"
@@ -436,6 +428,21 @@ _RESERVED = {
 
 def _fields(column: Column) -> tuple[Column, ...]:
     return parts_of(column.type or "")
+
+
+def _unread(read: str, column: Column, *, typed: bool) -> Iterator[str]:
+    """Yield the cases in which a text is no VARIANT, of each field of a type by itself.
+
+    Args:
+        read: SQL for what was read of the column.
+        typed: whether its fields are columns.
+    """
+    parts = (
+        [(f"{read}.{quoted(f.name)}", f) for f in _fields(column)] if typed else [(read, column)]
+    )
+    for value, part in parts:
+        if lost := unread_variants(value, part.type or ""):
+            yield f"WHEN {lost} THEN {literal(f'{part.name} {NO_VARIANT}')}"
 
 
 def _typed_row(column: Column, beside: Sequence[str]) -> str:

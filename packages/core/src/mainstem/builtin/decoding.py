@@ -191,3 +191,18 @@ def with_variants(value: str, kind: str, depth: int = 0) -> str:
     if word == "array":
         return f"transform({value}, {each} -> {inner})"
     return f"transform_values({value}, (__k{depth}, {each}) -> {inner})"
+
+
+def unread_variants(value: str, kind: str, depth: int = 0) -> str | None:
+    """Return SQL for whether `with_variants` makes null of a text in a value; None if it can't."""
+    if "variant" not in kind:
+        return None
+    word, parts, each = word_of(kind), parts_of(kind), f"__u{depth}"
+    if word == "variant":
+        return f"({value} IS NOT NULL AND try_parse_json({value}) IS NULL)"
+    if word == "struct":
+        fields = (unread_variants(f"{value}.{quoted(p.name)}", p.type or "", depth) for p in parts)
+        return f"({' OR '.join(filter(None, fields))})"
+    held = value if word == "array" else f"map_values({value})"
+    inner = unread_variants(each, parts[-1].type or "", depth + 1)
+    return f"coalesce(exists({held}, {each} -> {inner}), false)"

@@ -104,26 +104,37 @@ def _column(column: Column, place: Place, cells: np.ndarray) -> tuple[Array, lis
     if place.kind == "float":
         order = ">" if place.big else "<"
         numbers = np.ascontiguousarray(cells).view(f"{order}f{place.size}").reshape(-1)
-        made = pa.array(numbers.astype("=f8")).cast(arrow_type(kind))
-        return made, []
+        return _floats(kind, numbers.astype("=f8"))
     numbers, wide = _whole(place, cells)
     word = word_of(kind)
     if word == "boolean":
-        return pa.array(numbers != 0), []
+        bad = wide | (numbers < 0) | (numbers > 1)
+        return _masked(numbers == 1, bad), np.flatnonzero(bad).tolist()
     if word == "timestamp":
         times, divisor = _UNITS[place.unit]
         limit = (2**63 - 1) // times
         bad = wide | (numbers > limit) | (numbers < -limit)
-        micros = np.where(bad, 0, numbers) * times // divisor
+        micros, finer = np.divmod(np.where(bad, 0, numbers) * times, divisor)
+        bad |= finer != 0
         bad |= (micros < _TIMES[0]) | (micros > _TIMES[1])
         return _masked(micros, bad).cast(pa.timestamp("us", "UTC")), np.flatnonzero(bad).tolist()
     if word in ("double", "float"):
-        return pa.array(_large(numbers, wide) / 10.0**place.scale).cast(arrow_type(kind)), []
+        return _floats(kind, _large(numbers, wide) / 10.0**place.scale)
     if word == "decimal":
         return _decimals(kind, place, numbers, wide)
     bits = _LIMITS[word]
     bad = wide | (numbers < -(2 ** (bits - 1))) | (numbers > 2 ** (bits - 1) - 1)
     return _masked(numbers, bad).cast(arrow_type(kind)), np.flatnonzero(bad).tolist()
+
+
+def _floats(kind: str, numbers: np.ndarray) -> tuple[Array, list[int]]:
+    """Return the nearest numbers of a type, and which rows have one that is too large for it."""
+    if word_of(kind) == "double":
+        return pa.array(numbers), []
+    with np.errstate(over="ignore"):
+        single = numbers.astype("=f4")
+    bad = np.isinf(single) & ~np.isinf(numbers)
+    return _masked(single, bad), np.flatnonzero(bad).tolist()
 
 
 def _whole(place: Place, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

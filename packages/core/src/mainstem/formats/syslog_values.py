@@ -28,6 +28,7 @@ _OLD = re.compile(
     r"(?:(?P<app>[^\s:\[]{1,48})(?:\[(?P<process>[^\]\s]{1,128})\])?: ?)?(?P<message>.*)",
     re.DOTALL,
 )
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 _ELEMENT = re.compile(r'\[([^\s=\]"]{1,32})((?: [^\s=\]"]{1,32}="(?:[^"\\\]]|\\.)*")*)\]')
 _PARAMETER = re.compile(r' ([^\s=\]"]{1,32})="((?:[^"\\\]]|\\.)*)"', re.DOTALL)
 _ESCAPED = re.compile(r'\\(["\\\]])')
@@ -95,14 +96,12 @@ def _line(value: bytes | None, now: datetime) -> tuple[Any, ...] | str:
 def _new(facility: int, severity: int, found: re.Match[str]) -> tuple[Any, ...] | str:
     at: datetime | None = None
     if found["at"] != "-":
+        if not _TIME.fullmatch(found["at"]):
+            return f"its time is not that of RFC 5424: {found['at'][:40]}"
         try:
-            at = datetime.fromisoformat(found["at"])
+            at = datetime.fromisoformat(found["at"]).astimezone(UTC)
         except ValueError:
             return f"its time is none: {found['at'][:40]}"
-        if at.tzinfo is None:
-            return f"its time has no zone: {found['at'][:40]}"
-        try:
-            at = at.astimezone(UTC)
         except OverflowError:
             return f"its time is beyond the years 1 to 9999: {found['at'][:40]}"
     rest, data = found["rest"], None
