@@ -20,8 +20,9 @@ _SHARED = re.compile(
 _FINER = re.compile(
     rb"\xc0(?:[\x60-\x77]|\x78.)\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d\.\d{6}0*[1-9]", re.DOTALL
 )
-#: How large a value with such parts may be, in bytes.
-_LARGEST = 16 * 2**20
+#: How large a value with such parts may be, in bytes: so many times what it is written in, within limits;
+#: and what each part takes at least.
+_TIMES, _SMALL, _LARGEST, _EACH = 100, 64 * 2**10, 16 * 2**20, 8
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -49,24 +50,24 @@ def _object(value: bytes) -> Any:
     if stream.tell() < len(value):
         raise Misfit("more bytes after the value")
     if _SHARED.search(value):
-        _check_size(made)
+        _check_size(made, max(_SMALL, min(_LARGEST, _TIMES * len(value))))
     return made
 
 
-def _check_size(made: Any) -> None:
+def _check_size(made: Any, most: int) -> None:
     """Refuse a value that is far larger than what it is written in, by parts that are there again."""
     waiting, size = [made], 0
     while waiting:
         each = waiting.pop()
-        size += 1
+        size += _EACH
         if isinstance(each, str | bytes):
             size += len(each)
         elif isinstance(each, dict):
             waiting += [*each, *each.values()]
         elif isinstance(each, list | tuple | set | frozenset):
             waiting += each
-        if size + len(waiting) > _LARGEST:
-            raise Misfit(f"it would take more than {_LARGEST} bytes")
+        if size + _EACH * len(waiting) > most:
+            raise Misfit(f"it would take more than {most} bytes")
 
 
 def _instant(micros: int) -> datetime:

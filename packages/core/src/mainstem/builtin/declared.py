@@ -32,7 +32,7 @@ from mainstem.builtin.stateless import refuse_state, stand_ins
 from mainstem.columns import EVENT_TIME, Column, quoted
 from mainstem.contracts.abilities import Branching
 from mainstem.contracts.columns import find_column
-from mainstem.contracts.shapes import ALONG
+from mainstem.contracts.shapes import ASKED, PLACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -133,8 +133,9 @@ class Declared(Operator, Branching):
         """Refuse a result over empty streams for a reason of the subclass's own."""
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
-        # What a user's code is given has nothing that changes by who looks at the run.
-        inputs = Inputs({port: frame.drop(*ALONG) for port, frame in inputs.items()})
+        # What a user's code is given has nothing that changes by who looks at the run. A row's place is
+        # there only where a batch that has failed is run once more, to tell the row.
+        inputs = Inputs({port: frame.drop(ASKED) for port, frame in inputs.items()})
         if not self._sound:
             trial = self.compute(self._tables(stand_ins(inputs)))
             self.check(trial)
@@ -189,7 +190,7 @@ class Declared(Operator, Branching):
         """Return the reserved columns that go on: those that came, if rows stay rows."""
         if not self.options.row_wise:
             return []
-        came = [n for n in inputs.only.columns if n.startswith("_")]
+        came = [n for n in inputs.only.columns if n.startswith("_") and n != PLACE]
         lost = [name for name in {_ID: "", **dict.fromkeys(came)} if name not in frame.columns]
         if lost:
             message = f"does not pass on {', '.join(lost)}, as `row_wise: true` demands"

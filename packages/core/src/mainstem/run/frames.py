@@ -17,6 +17,7 @@ from mainstem.contracts.contexts import Progress
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.log_source import Reading
 from mainstem.contracts.shapes import (
+    ASKED,
     CARRIED,
     CHANGELOG_COLUMNS,
     REJECTED,
@@ -211,8 +212,8 @@ class Frames:
         context.timed = self._times(node)
         if node.state is not None:
             inputs = Inputs({port: alone(frame) for port, frame in inputs.items()})
-        if _names_all(node):
-            inputs = Inputs({port: alone(frame) for port, frame in inputs.items()})
+        if _names_all(node):  # which a row's place does not matter to: the batch fails then anyway
+            inputs = Inputs({port: frame.drop(ASKED) for port, frame in inputs.items()})
         with self.blaming(node):
             if not (self._telling and can_refuse(node)):
                 frame = node.operator.apply(inputs, context)
