@@ -93,6 +93,7 @@ def test_the_table_of_a_campaign_stands_between_its_marks(tmp_path):
     assert "| a -> b -> c | 1 | 1 | 5 | 0 | 1 | 0 |" in text
 
 
+@pytest.mark.in_turn
 @pytest.mark.timeout(900)
 def test_a_round_of_a_fixed_seed_holds_what_is_claimed(tmp_path, turn):
     """Pass: a path that the commit draws; with all turns three rounds of four: no claim broken."""
