@@ -172,6 +172,7 @@ def test_what_a_schema_refers_to_is_had_with_it(apicurio, subject):
     [
         ({"name": "B", "subject": "b", "version": 7}, "it refers to B, which is not there"),
         ({"name": "B", "subject": "deeper", "version": 0}, "it refers to more than 200 others"),
+        ({"name": "B", "subject": "again", "version": 1}, "it refers to B in two versions"),
         ({"name": "B"}, "what it refers to is not told"),
         ("B", "what it refers to is not told"),
     ],
@@ -187,6 +188,9 @@ def test_what_can_t_be_referred_to_is_told(to, told):
         if "deeper" in path:
             version = int(path.rpartition("/")[2]) + 1
             its = {"name": f"B{version}", "subject": "deeper", "version": version}
+            return {"schema": '"B"', "references": [its]}
+        if "again" in path:
+            its = {"name": "B", "subject": "again", "version": 2}
             return {"schema": '"B"', "references": [its]}
         return {"error_code": 40402}
 

@@ -260,7 +260,7 @@ class _Names:
             return Node("enum", "STRING", symbols=tuple(symbols), fallback=fallback)
         if word == "fixed":
             size = schema.get("size")
-            if not _iswhole_name(size) or size < 1:
+            if not _is_integer(size) or size < 1:
                 raise ValueError(f"{where}: a fixed has a size of one byte or more")
             return replace(_logical(schema, "fixed"), size=size)
         fields = schema.get("fields")
@@ -318,7 +318,7 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
-def _iswhole_name(value: Any) -> TypeGuard[int]:
+def _is_integer(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -335,8 +335,8 @@ def _logical(schema: Mapping[str, Any], word: str) -> Node:
     if word in ("bytes", "fixed") and logical == "decimal":
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if (
-            _iswhole_name(precision)
-            and _iswhole_name(scale)
+            _is_integer(precision)
+            and _is_integer(scale)
             and 0 < precision <= _MOST_DIGITS
             and 0 <= scale <= precision
         ):
@@ -383,11 +383,11 @@ def _default(node: Node, held: Any, path: str) -> Any:
         return held if isinstance(held, bool) else NOTHING
     if word in ("int", "long", "date") or "timestamp-" in word:
         bits = 32 if word in ("int", "date") else 64
-        if not _iswhole_name(held) or not -(2 ** (bits - 1)) <= held < 2 ** (bits - 1):
+        if not _is_integer(held) or not -(2 ** (bits - 1)) <= held < 2 ** (bits - 1):
             return NOTHING
         return held * 1000 if word.endswith("millis") else held
     if word in ("float", "double"):
-        return float(held) if _iswhole_name(held) or isinstance(held, float) else NOTHING
+        return float(held) if _is_integer(held) or isinstance(held, float) else NOTHING
     if word in ("string", "enum"):
         good = isinstance(held, str) and (word == "string" or held in node.symbols)
         return held if good else NOTHING

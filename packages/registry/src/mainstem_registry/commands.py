@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from mainstem_registry.framing import UnknownSchema
 from mainstem_registry.options import RegistryOptions
+from mainstem_registry.references import referred
 
 if TYPE_CHECKING:
     from mainstem_registry.client import Client, Schema
@@ -61,46 +62,34 @@ def pull(
             if found is None:
                 near = _near(subject, client.subjects())
                 raise PipelineError(f"{client.place}: there is no subject {subject}{near}")
-            others = _referred(client, found, file.parent)
+            named = referred(found, client.referred)
         except UnknownSchema as error:
             raise PipelineError(f"{client.place}: {error}") from None
+    others = {
+        _path(file.parent, name, found.kind, client.place): its for name, its in named.items()
+    }
     if file in others:
         raise PipelineError(f"{subject} refers to {file.name}: write it into another file")
     _write(file, found, f"schema of {subject}", check=check)
     for path, schema in others.items():
-        if not check and file.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, schema, f"schema that {subject} refers to", check=check)
+        _write(path, schema, f"schema that {subject} refers to", check=check, folders=True)
 
 
-def _referred(client: Client, schema: Schema, folder: Path) -> dict[Path, Schema]:
-    """Return all to which a schema refers, and they do, by the files beside it that they become.
+def _path(folder: Path, name: str, kind: str, place: str) -> Path:
+    """Return the file of a schema to which another refers.
 
     Raises:
-        PipelineError: one is not there, or its name is that of no file beneath the folder.
-        UnknownSchema: it can't be read.
+        PipelineError: its name is that of no file beneath the folder.
     """
-    found: dict[Path, Schema] = {}
-    waiting = list(schema.references)
-    while waiting:
-        to = waiting.pop()
-        name = f"{to.name}.avsc" if schema.kind == _AVRO else to.name
-        parts = Path(name).parts
-        if not parts or ".." in parts or Path(name).is_absolute():
-            raise PipelineError(
-                f"{client.place}: it refers to {to.name!r}, which is no file's name"
-            )
-        if (path := folder / name) in found:
-            continue
-        its = client.referred(to)
-        if its is None:
-            raise PipelineError(f"{client.place}: it refers to {to.name}, which is not there")
-        found[path] = its
-        waiting += its.references
-    return found
+    file = f"{name}.avsc" if kind == _AVRO else name
+    parts = Path(file).parts
+    if not parts or ".." in parts or Path(file).is_absolute():
+        raise PipelineError(f"{place}: it refers to {name!r}, which is no file's name")
+    return folder / file
 
 
-def _write(file: Path, schema: Schema, what: str, *, check: bool) -> None:
+def _write(file: Path, schema: Schema, what: str, *, check: bool, folders: bool = False) -> None:
+    """Write a schema into a file, in new folders if it may be; or compare it."""
     text = schema.text if schema.text.endswith("\n") else schema.text + "\n"
     try:
         if file.exists() and file.read_bytes() == text.encode():
@@ -108,6 +97,8 @@ def _write(file: Path, schema: Schema, what: str, *, check: bool) -> None:
         elif check:
             raise PipelineError(f"{file} is not the latest {what}")
         else:
+            if folders:
+                file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(text.encode())
             typer.echo(f"{file}: {what}")
     except OSError as error:

@@ -11,6 +11,7 @@ from mainstem.patience import retry
 
 from mainstem_registry.framing import FRAMINGS, UnknownSchema
 from mainstem_registry.options import RegistryOptions
+from mainstem_registry.references import referred
 
 if TYPE_CHECKING:
     from mainstem_registry.client import Client, Reference, Registered, Schema
@@ -20,8 +21,6 @@ T = TypeVar("T")
 
 #: For how long one that can't be had is not asked for again, in seconds, and how many are known at most.
 _GONE, _MOST_GONE = 30.0, 10_000
-#: To how many others a schema may refer, those to which they do with them.
-_MOST_REFERENCES = 200
 
 
 class File(NamedTuple):
@@ -77,25 +76,10 @@ class Schemas:
         """
         schema = self.schema(head)
         try:
-            return schema, self._referred(schema)
+            found = referred(schema, lambda to: self._asked(lambda client: client.referred(to)))
+            return schema, [each.text for each in found.values()]
         except UnknownSchema as error:
             raise self._refusal(head, f"{self.framing.schema_name(head)}: {error}") from None
-
-    def _referred(self, schema: Schema) -> list[str]:
-        found: dict[Reference, Schema] = {}
-        waiting = list(schema.references)
-        while waiting:
-            to = waiting.pop()
-            if to in found:
-                continue
-            if len(found) >= _MOST_REFERENCES:
-                raise UnknownSchema(f"it refers to more than {_MOST_REFERENCES} others")
-            its = self._asked(lambda client, to=to: client.referred(to))  # type: ignore[misc]
-            if its is None:
-                raise UnknownSchema(f"it refers to {to.name}, which is not there")
-            found[to] = its
-            waiting += its.references
-        return [each.text for each in found.values()]
 
     def _refusal(self, head: bytes, why: str) -> UnknownSchema:
         """Note why a schema can't be had."""
