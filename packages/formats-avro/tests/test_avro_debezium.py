@@ -8,16 +8,15 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from io import BytesIO
 
-import pyarrow as pa
 import pytest
 from fastavro import parse_schema, schemaless_writer
 from mainstem import Inputs, OptionError
 from mainstem.builtin.decode import Decode
-from mainstem.builtin.decoding import opened
 from mainstem.columns import read_columns
 from mainstem.registry import Registry
 from mainstem_registry import FRAMINGS
 from mainstem_testkit import FormatSuite
+from mainstem_testkit.changes import changes_of
 
 NAME = "shop.public.things"
 ROW = {
@@ -120,18 +119,7 @@ def decode(files, **more):
 
 def read(files, messages, **more):
     """Return the changes of messages, pairs of value and key, and why they are refused."""
-    decoding = decode(files, **more).decoding()
-    names = [column.name for column in decoding.columns]
-    values, keys = (pa.array(each, pa.binary()) for each in zip(*messages, strict=True))
-    found = opened(decoding)(values, keys).to_pylist()
-    changes = [
-        [
-            (each["type"], {name: each[f"c{n}"] for n, name in enumerate(names)})
-            for each in row["changes"]
-        ]
-        for row in found
-    ]
-    return changes, [row["reason"] for row in found], [row["at"] for row in found]
+    return changes_of(decode(files, **more), messages)
 
 
 class TestDebeziumAvro(FormatSuite):

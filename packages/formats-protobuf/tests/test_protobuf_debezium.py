@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
-import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -13,11 +12,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from mainstem import Inputs, OptionError
 from mainstem.builtin.decode import Decode
-from mainstem.builtin.decoding import opened
 from mainstem.columns import read_columns
 from mainstem.registry import Registry
 from mainstem_formats_protobuf.compiler import load
 from mainstem_testkit import FormatSuite
+from mainstem_testkit.changes import changes_of
 from pydantic import ValidationError
 
 ENVELOPE = """syntax = "proto3";
@@ -84,18 +83,7 @@ def decode(files, **more):
 
 def read(files, messages, **more):
     """Return the changes of messages, pairs of value and key, why they are refused, and their times."""
-    decoding = decode(files, **more).decoding()
-    names = [column.name for column in decoding.columns]
-    values, keys = (pa.array(each, pa.binary()) for each in zip(*messages, strict=True))
-    found = opened(decoding)(values, keys).to_pylist()
-    changes = [
-        [
-            (each["type"], {name: each[f"c{n}"] for n, name in enumerate(names)})
-            for each in row["changes"]
-        ]
-        for row in found
-    ]
-    return changes, [row["reason"] for row in found], [row["at"] for row in found]
+    return changes_of(decode(files, **more), messages)
 
 
 class TestDebeziumProtobuf(FormatSuite):

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mainstem import Encoder, Format, OptionError, Options, Schema, option
-from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ
 from mainstem.builtin.formats.options import TextDecoder, TextOptions, check_readable
-from mainstem.columns import Column, literal, quoted
+from mainstem.columns import Column, json_sql, quoted
 from mainstem.contracts.columns import check_names, with_unknown
 from mainstem.contracts.formats import UnknownOptions
 from mainstem.formats.rules import Rules
@@ -165,16 +164,10 @@ class JsonEncoder(Encoder):
                 raise OptionError(message, option="format", hint=hint)
 
     def value(self, columns: Sequence[Column]) -> str:
-        return f"to_json(struct({', '.join(quoted(c.name) for c in columns)}), {_TIMES})"
+        return json_sql(column.name for column in columns)
 
 
 class Json(Format):
     """JSON: an object by its schema, or any value as a VARIANT."""
 
     decoder, encoder = JsonDecoder, JsonEncoder
-
-
-#: Times to the microsecond, where Spark writes three digits and cuts the rest.
-_TIMES = (
-    f"map('timestampFormat', {literal(TIMESTAMP)}, 'timestampNTZFormat', {literal(TIMESTAMP_NTZ)})"
-)
