@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgpack
+import msgspec
 import pyarrow as pa
 import pytest
 from mainstem.builtin.decode import Decode
@@ -41,6 +42,18 @@ class TestMsgpack(MapFormatSuite):
 
     def unpacked(self, data):
         return msgpack.unpackb(data)
+
+
+class TestByMsgspec(MapFormatSuite):
+    """The same with another implementation, which writes what is read and reads what is written."""
+
+    use = "msgpack"
+
+    def packed(self, value):
+        return msgspec.msgpack.encode(value)
+
+    def unpacked(self, data):
+        return msgspec.msgpack.decode(data)
 
 
 def test_times_are_exact():
