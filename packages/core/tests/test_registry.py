@@ -123,6 +123,20 @@ def test_two_distributions_with_one_word_are_told_apart_by_name(site):
     assert listing().count("in conflict") == 2
 
 
+def test_a_class_may_be_named_by_its_place_and_is_imported_when_its_word_is_used(site):
+    """Pass: a plan with one of two words imports the module of that one alone."""
+    hook = "from mainstem import hookimpl\n\n@hookimpl\ndef mainstem_sources():\n    return "
+    code = hook + '{"hello": "hello_class:Hello", "other": "other_class:Other"}\n'
+    site.install("mainstem-hello", code, words="hello other")
+    (site.folder / "hello_class.py").write_text(HELLO)
+    (site.folder / "other_class.py").write_text("raise RuntimeError('imported')\n")
+    assert make_plan(document()).nodes["greetings"].component.__class__.__name__ == "Hello"
+    with pytest.raises(
+        DocumentError, match=r"can't be imported for source 'other': RuntimeError: imported"
+    ):
+        make_plan(document("other"))
+
+
 @pytest.mark.parametrize(
     ("code", "requires", "words"),
     [
@@ -133,6 +147,9 @@ def test_two_distributions_with_one_word_are_told_apart_by_name(site):
         (HELLO.replace("def mainstem_sources", "def mainstem_fountains"), "mainstem", "a hook that this core"),
         (HELLO.replace('{"hello": Hello}', '{"hello": HelloOptions}'), "mainstem", "not a subclass of"),
         (HELLO.replace('return {"hello": Hello}', "raise KeyError(1)"), "mainstem", "fails when asked"),
+        (HELLO.replace(": Hello}", ': "mainstem_hello:Hullo"}'), "mainstem", "can't be imported .*no attribute 'Hullo'"),
+        (HELLO.replace(": Hello}", ': "mainstem_hullo:Hello"}'), "mainstem", "can't be imported .*'mainstem_hullo'"),
+        (HELLO.replace(": Hello}", ': "mainstem_hello"}'), "mainstem", "can't be imported .*`package.module:Class`"),
     ],
 )  # fmt: skip
 def test_a_plugin_that_does_not_work_is_refused_in_words(site, code, requires, words):

@@ -221,8 +221,8 @@ def test_options_reach_other_processes():
 def test_what_the_plan_needs_imports_neither_zmq_nor_spark():
     """Pass: the plugin's module, both components and their capabilities."""
     code = (
-        "import sys; from mainstem_direct_zeromq import plugin; "
-        "s = plugin.mainstem_sources()['zeromq']; k = plugin.mainstem_sinks()['zeromq']; "
+        "import sys; from mainstem.registry import Registry; component = Registry().component; "
+        "s = component('source', 'zeromq'); k = component('sink', 'zeromq'); "
         "given = {'bind': 'tcp://*:1', 'frames': ['sequence', 'value']}; "
         "made = s(s.options_model().model_validate(given)); made.capabilities; made.outputs({}); "
         "k(k.options_model().model_validate({'bind': 'tcp://*:1'})).capabilities; "

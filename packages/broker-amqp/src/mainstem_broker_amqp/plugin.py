@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_broker_amqp.sink.sink import AMQPSink
-from mainstem_broker_amqp.source.source import AMQPSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"amqp": AMQPSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"amqp": "mainstem_broker_amqp.source.source:AMQPSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"amqp": AMQPSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"amqp": "mainstem_broker_amqp.sink.sink:AMQPSink"}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_broker_kafka.queue.source import KafkaQueueSource
-from mainstem_broker_kafka.sink.sink import KafkaSink
-from mainstem_broker_kafka.source.source import KafkaSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"kafka": KafkaSource, "kafka_queue": KafkaQueueSource}
+def mainstem_sources() -> dict[str, str]:
+    return {
+        "kafka": "mainstem_broker_kafka.source.source:KafkaSource",
+        "kafka_queue": "mainstem_broker_kafka.queue.source:KafkaQueueSource",
+    }
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"kafka": KafkaSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"kafka": "mainstem_broker_kafka.sink.sink:KafkaSink"}

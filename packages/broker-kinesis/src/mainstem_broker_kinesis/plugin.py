@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_broker_kinesis.sink.sink import KinesisSink
-from mainstem_broker_kinesis.source.source import KinesisSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"kinesis": KinesisSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"kinesis": "mainstem_broker_kinesis.source.source:KinesisSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"kinesis": KinesisSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"kinesis": "mainstem_broker_kinesis.sink.sink:KinesisSink"}

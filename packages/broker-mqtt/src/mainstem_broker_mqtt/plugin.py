@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_broker_mqtt.sink import MQTTSink
-from mainstem_broker_mqtt.source import MQTTSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"mqtt": MQTTSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"mqtt": "mainstem_broker_mqtt.source:MQTTSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"mqtt": MQTTSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"mqtt": "mainstem_broker_mqtt.sink:MQTTSink"}

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_broker_nats.sink.jetstream import JetStreamSink
-from mainstem_broker_nats.sink.nats import NATSSink
-from mainstem_broker_nats.source.bucket import BucketSource
-from mainstem_broker_nats.source.jetstream import JetStreamSource
-from mainstem_broker_nats.source.nats import NATSSource
-from mainstem_broker_nats.source.queue import JetStreamQueue
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
+def mainstem_sources() -> dict[str, str]:
     return {
-        "jetstream": JetStreamSource,
-        "jetstream_queue": JetStreamQueue,
-        "nats": NATSSource,
-        "nats_bucket": BucketSource,
+        "jetstream": "mainstem_broker_nats.source.jetstream:JetStreamSource",
+        "jetstream_queue": "mainstem_broker_nats.source.queue:JetStreamQueue",
+        "nats": "mainstem_broker_nats.source.nats:NATSSource",
+        "nats_bucket": "mainstem_broker_nats.source.bucket:BucketSource",
     }
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"jetstream": JetStreamSink, "nats": NATSSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {
+        "jetstream": "mainstem_broker_nats.sink.jetstream:JetStreamSink",
+        "nats": "mainstem_broker_nats.sink.nats:NATSSink",
+    }

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_broker_pubsub.sink import PubSubSink
-from mainstem_broker_pubsub.source import PubSubSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"pubsub": PubSubSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"pubsub": "mainstem_broker_pubsub.source:PubSubSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"pubsub": PubSubSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"pubsub": "mainstem_broker_pubsub.sink:PubSubSink"}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_broker_pulsar.queue import PulsarQueueSource
-from mainstem_broker_pulsar.sink import PulsarSink
-from mainstem_broker_pulsar.source import PulsarSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"pulsar": PulsarSource, "pulsar_queue": PulsarQueueSource}
+def mainstem_sources() -> dict[str, str]:
+    return {
+        "pulsar": "mainstem_broker_pulsar.source:PulsarSource",
+        "pulsar_queue": "mainstem_broker_pulsar.queue:PulsarQueueSource",
+    }
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"pulsar": PulsarSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"pulsar": "mainstem_broker_pulsar.sink:PulsarSink"}

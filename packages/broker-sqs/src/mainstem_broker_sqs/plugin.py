@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_broker_sqs.sink import SQSSink
-from mainstem_broker_sqs.source import SQSSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"sqs": SQSSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"sqs": "mainstem_broker_sqs.source:SQSSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"sqs": SQSSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"sqs": "mainstem_broker_sqs.sink:SQSSink"}

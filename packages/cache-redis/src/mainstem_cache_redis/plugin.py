@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_cache_redis.sink import RedisSink
-from mainstem_cache_redis.source import RedisSource
-from mainstem_cache_redis.table import RedisTable
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"redis": RedisSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"redis": "mainstem_cache_redis.source:RedisSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"redis": RedisSink, "redis_table": RedisTable}
+def mainstem_sinks() -> dict[str, str]:
+    return {
+        "redis": "mainstem_cache_redis.sink:RedisSink",
+        "redis_table": "mainstem_cache_redis.table:RedisTable",
+    }

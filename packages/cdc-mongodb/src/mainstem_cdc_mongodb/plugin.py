@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Source, hookimpl
-
-from mainstem_cdc_mongodb.source import MongoDBSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"mongodb": MongoDBSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"mongodb": "mainstem_cdc_mongodb.source:MongoDBSource"}

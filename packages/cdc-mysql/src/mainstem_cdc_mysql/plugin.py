@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Source, hookimpl
-
-from mainstem_cdc_mysql.source import MySQLSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"mysql": MySQLSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"mysql": "mainstem_cdc_mysql.source:MySQLSource"}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Source, hookimpl
-
-from mainstem_cdc_postgresql.source import PostgreSQLSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"postgresql": PostgreSQLSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"postgresql": "mainstem_cdc_postgresql.source:PostgreSQLSource"}

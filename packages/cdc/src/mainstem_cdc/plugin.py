@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import typer
-from mainstem import Operator, hookimpl
+from mainstem import hookimpl
 
 from mainstem_cdc import commands
-from mainstem_cdc.outbox import Outbox
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,5 +27,5 @@ for command in (
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
-    return {"outbox": Outbox}
+def mainstem_operators() -> dict[str, str]:
+    return {"outbox": "mainstem_cdc.outbox:Outbox"}

@@ -11,7 +11,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import distribution, version
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import pluggy
 
@@ -111,6 +111,8 @@ class Registry:
                 f"{GROUPS[kind].replace('.', '_')}; this is a bug of that plugin."
             )
         component = brought[word.name]
+        if isinstance(component, str):
+            component = _placed(component, word)
         base = BASES[kind]
         if not (isinstance(component, type) and issubclass(component, base)):
             raise PluginError(
@@ -127,11 +129,7 @@ class Registry:
         try:
             module = import_module(word.module.partition(":")[0])
         except Exception as error:
-            raise PluginError(
-                f"{word.distribution} {word.version} can't be imported for {word.kind} "
-                f"{word.name!r}: {type(error).__name__}: {error}. "
-                f"Reinstall it: pip install --force-reinstall {word.distribution}"
-            ) from error
+            raise _not_imported(word, error) from error
         if not self._manager.is_registered(module):
             self._manager.register(module, name=f"{word.distribution}/{module.__name__}")
             try:
@@ -145,9 +143,9 @@ class Registry:
         self._modules[word] = module
         return module
 
-    def _brought(self, kind: str, module: ModuleType, word: Word) -> Mapping[str, type[Component]]:
+    def _brought(self, kind: str, module: ModuleType, word: Word) -> Mapping[str, Any]:
         caller = getattr(self._manager.hook, GROUPS[kind].replace(".", "_"))
-        brought: dict[str, type[Component]] = {}
+        brought: dict[str, Any] = {}
         for implementation in caller.get_hookimpls():
             if implementation.plugin is module:
                 try:
@@ -158,6 +156,29 @@ class Registry:
                         f"{type(error).__name__}: {error}"
                     ) from error
         return brought
+
+
+def _placed(place: str, word: Word) -> Any:
+    """Return what stands at a place, `package.module:Class`.
+
+    Raises:
+        PluginError: nothing does, or its module can't be imported.
+    """
+    module, _, name = place.partition(":")
+    try:
+        if not name:
+            raise ValueError(f"{place!r} is no `package.module:Class`")
+        return getattr(import_module(module), name)
+    except Exception as error:
+        raise _not_imported(word, error) from error
+
+
+def _not_imported(word: Word, error: Exception) -> PluginError:
+    return PluginError(
+        f"{word.distribution} {word.version} can't be imported for {word.kind} "
+        f"{word.name!r}: {type(error).__name__}: {error}. "
+        f"Reinstall it: pip install --force-reinstall {word.distribution}"
+    )
 
 
 def _core() -> str:
@@ -179,6 +200,8 @@ def check_core_version(word: Word) -> None:
     except ModuleNotFoundError:  # words given by hand, in tests
         return
     for text in requires:
+        if not text.lower().startswith("mainstem"):
+            continue
         requirement = Requirement(text)
         if requirement.name.lower() == "mainstem" and not requirement.extras:
             core = version("mainstem")

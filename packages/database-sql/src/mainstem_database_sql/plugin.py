@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from mainstem import Operator, Sink, Source, hookimpl
-
-from mainstem_database_sql.lookup.operator import SQLLookupOperator
-from mainstem_database_sql.sink.sink import SQLSink
-from mainstem_database_sql.source.source import SQLSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
+def mainstem_sources() -> dict[str, str]:
     """Return the sources by word."""
-    return {"sql": SQLSource}
+    return {"sql": "mainstem_database_sql.source.source:SQLSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
+def mainstem_sinks() -> dict[str, str]:
     """Return the sinks by word."""
-    return {"sql": SQLSink}
+    return {"sql": "mainstem_database_sql.sink.sink:SQLSink"}
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
+def mainstem_operators() -> dict[str, str]:
     """Return the operators by word."""
-    return {"sql_lookup": SQLLookupOperator}
+    return {"sql_lookup": "mainstem_database_sql.lookup.operator:SQLLookupOperator"}

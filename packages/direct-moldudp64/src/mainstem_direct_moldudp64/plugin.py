@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Source, hookimpl
-
-from mainstem_direct_moldudp64.source import MoldUDP64Source
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"moldudp64": MoldUDP64Source}
+def mainstem_sources() -> dict[str, str]:
+    return {"moldudp64": "mainstem_direct_moldudp64.source:MoldUDP64Source"}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_direct_socket.sink import SocketSink
-from mainstem_direct_socket.source import PipeSource, SocketSource
-from mainstem_direct_socket.stdout import StdoutSink
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"pipe": PipeSource, "socket": SocketSource}
+def mainstem_sources() -> dict[str, str]:
+    return {
+        "pipe": "mainstem_direct_socket.source:PipeSource",
+        "socket": "mainstem_direct_socket.source:SocketSource",
+    }
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"socket": SocketSink, "stdout": StdoutSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {
+        "socket": "mainstem_direct_socket.sink:SocketSink",
+        "stdout": "mainstem_direct_socket.stdout:StdoutSink",
+    }

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_direct_udp.sink import UDPSink
-from mainstem_direct_udp.source import UDPSource
-from mainstem_direct_udp.statsd import StatsDSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"statsd": StatsDSource, "udp": UDPSource}
+def mainstem_sources() -> dict[str, str]:
+    return {
+        "statsd": "mainstem_direct_udp.statsd:StatsDSource",
+        "udp": "mainstem_direct_udp.source:UDPSource",
+    }
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"udp": UDPSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"udp": "mainstem_direct_udp.sink:UDPSink"}

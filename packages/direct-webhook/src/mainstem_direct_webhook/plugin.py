@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from mainstem import Operator, Sink, Source, hookimpl
-
-from mainstem_direct_webhook.lookup.operator import HTTPLookupOperator
-from mainstem_direct_webhook.sink.sink import WebhookSink
-from mainstem_direct_webhook.source.source import WebhookSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"webhook": WebhookSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"webhook": "mainstem_direct_webhook.source.source:WebhookSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"webhook": WebhookSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"webhook": "mainstem_direct_webhook.sink.sink:WebhookSink"}
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
-    return {"http_lookup": HTTPLookupOperator}
+def mainstem_operators() -> dict[str, str]:
+    return {"http_lookup": "mainstem_direct_webhook.lookup.operator:HTTPLookupOperator"}

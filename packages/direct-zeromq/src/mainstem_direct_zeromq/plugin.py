@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_direct_zeromq.sink.sink import ZeroMQSink
-from mainstem_direct_zeromq.source.source import ZeroMQSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"zeromq": ZeroMQSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"zeromq": "mainstem_direct_zeromq.source.source:ZeroMQSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"zeromq": ZeroMQSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"zeromq": "mainstem_direct_zeromq.sink.sink:ZeroMQSink"}

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from mainstem import hookimpl
 
-from mainstem_fault_tolerance.idempotent import Idempotent
-from mainstem_fault_tolerance.numbered import Numbered
-from mainstem_fault_tolerance.staged import StagedDelivery
-from mainstem_fault_tolerance.transactional import TransactionalDelivery
-
 
 @hookimpl
-def mainstem_delivery() -> dict[str, type]:
+def mainstem_delivery() -> dict[str, str]:
     """Return the strategies by word."""
     return {
-        "idempotent": Idempotent,
-        "numbered": Numbered,
-        "transactional": TransactionalDelivery,
-        "staged": StagedDelivery,
+        "idempotent": "mainstem_fault_tolerance.idempotent:Idempotent",
+        "numbered": "mainstem_fault_tolerance.numbered:Numbered",
+        "transactional": "mainstem_fault_tolerance.transactional:TransactionalDelivery",
+        "staged": "mainstem_fault_tolerance.staged:StagedDelivery",
     }

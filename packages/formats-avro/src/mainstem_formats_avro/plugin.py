@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mainstem import Format, hookimpl
-
-from mainstem_formats_avro.debezium import DebeziumAvro
-from mainstem_formats_avro.format import Avro
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_formats() -> dict[str, type[Format]]:
-    return {"avro": Avro, "debezium-avro": DebeziumAvro}
+def mainstem_formats() -> dict[str, str]:
+    return {
+        "avro": "mainstem_formats_avro.format:Avro",
+        "debezium-avro": "mainstem_formats_avro.debezium:DebeziumAvro",
+    }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Format, hookimpl
-
-from mainstem_formats_cbor.format import Cbor
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_formats() -> dict[str, type[Format]]:
-    return {"cbor": Cbor}
+def mainstem_formats() -> dict[str, str]:
+    return {"cbor": "mainstem_formats_cbor.format:Cbor"}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Format, hookimpl
-
-from mainstem_formats_json_schema.format import JsonSchema
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_formats() -> dict[str, type[Format]]:
-    return {"json-schema": JsonSchema}
+def mainstem_formats() -> dict[str, str]:
+    return {"json-schema": "mainstem_formats_json_schema.format:JsonSchema"}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Format, hookimpl
-
-from mainstem_formats_msgpack.format import Msgpack
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_formats() -> dict[str, type[Format]]:
-    return {"msgpack": Msgpack}
+def mainstem_formats() -> dict[str, str]:
+    return {"msgpack": "mainstem_formats_msgpack.format:Msgpack"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mainstem import Format, hookimpl
-
-from mainstem_formats_protobuf.debezium import DebeziumProtobuf
-from mainstem_formats_protobuf.format import Protobuf
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_formats() -> dict[str, type[Format]]:
-    return {"protobuf": Protobuf, "debezium-protobuf": DebeziumProtobuf}
+def mainstem_formats() -> dict[str, str]:
+    return {
+        "protobuf": "mainstem_formats_protobuf.format:Protobuf",
+        "debezium-protobuf": "mainstem_formats_protobuf.debezium:DebeziumProtobuf",
+    }

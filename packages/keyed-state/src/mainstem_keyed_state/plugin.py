@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from mainstem import Operator, hookimpl
+from mainstem import hookimpl
 
 from mainstem_keyed_state.commands import show
-from mainstem_keyed_state.python_by_key import PythonByKey
 
 app = show
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
-    return {"python_by_key": PythonByKey}
+def mainstem_operators() -> dict[str, str]:
+    return {"python_by_key": "mainstem_keyed_state.python_by_key:PythonByKey"}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_lake_delta.sink import DeltaSink
-from mainstem_lake_delta.source import DeltaSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"delta": DeltaSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"delta": "mainstem_lake_delta.source:DeltaSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"delta": DeltaSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"delta": "mainstem_lake_delta.sink:DeltaSink"}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
-
-from mainstem_lake_iceberg.sink import IcebergSink
-from mainstem_lake_iceberg.source import IcebergSource
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"iceberg": IcebergSource}
+def mainstem_sources() -> dict[str, str]:
+    return {"iceberg": "mainstem_lake_iceberg.source:IcebergSource"}
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"iceberg": IcebergSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"iceberg": "mainstem_lake_iceberg.sink:IcebergSink"}

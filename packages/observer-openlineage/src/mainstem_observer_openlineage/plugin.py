@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Observer, hookimpl
-
-from mainstem_observer_openlineage.observer import OpenLineage
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_observers() -> dict[str, type[Observer]]:
-    return {"openlineage": OpenLineage}
+def mainstem_observers() -> dict[str, str]:
+    return {"openlineage": "mainstem_observer_openlineage.observer:OpenLineage"}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Observer, hookimpl
-
-from mainstem_observer_opentelemetry.observer import OpenTelemetry
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_observers() -> dict[str, type[Observer]]:
-    return {"opentelemetry": OpenTelemetry}
+def mainstem_observers() -> dict[str, str]:
+    return {"opentelemetry": "mainstem_observer_opentelemetry.observer:OpenTelemetry"}

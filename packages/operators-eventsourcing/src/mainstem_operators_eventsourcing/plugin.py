@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mainstem import Operator, hookimpl
-
-from mainstem_operators_eventsourcing.decide import Decide
-from mainstem_operators_eventsourcing.evolve import Evolve
-from mainstem_operators_eventsourcing.upcast import Upcast
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
-    return {"decide": Decide, "evolve": Evolve, "upcast": Upcast}
+def mainstem_operators() -> dict[str, str]:
+    return {
+        "decide": "mainstem_operators_eventsourcing.decide:Decide",
+        "evolve": "mainstem_operators_eventsourcing.evolve:Evolve",
+        "upcast": "mainstem_operators_eventsourcing.upcast:Upcast",
+    }

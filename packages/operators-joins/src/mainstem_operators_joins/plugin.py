@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from mainstem import Operator, hookimpl
-
-from mainstem_operators_joins.stream_stream import StreamStreamJoin
-from mainstem_operators_joins.stream_table import StreamTableJoin
-from mainstem_operators_joins.table import ToTable
-from mainstem_operators_joins.table_table import TableTableJoin
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
+def mainstem_operators() -> dict[str, str]:
     return {
-        "stream_stream_join": StreamStreamJoin,
-        "stream_table_join": StreamTableJoin,
-        "table": ToTable,
-        "table_table_join": TableTableJoin,
+        "stream_stream_join": "mainstem_operators_joins.stream_stream:StreamStreamJoin",
+        "stream_table_join": "mainstem_operators_joins.stream_table:StreamTableJoin",
+        "table": "mainstem_operators_joins.table:ToTable",
+        "table_table_join": "mainstem_operators_joins.table_table:TableTableJoin",
     }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mainstem import Operator, hookimpl
-
-from mainstem_operators_patterns.match import Match
-from mainstem_operators_patterns.match_patterns import MatchPatterns
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
-    return {"match": Match, "match_patterns": MatchPatterns}
+def mainstem_operators() -> dict[str, str]:
+    return {
+        "match": "mainstem_operators_patterns.match:Match",
+        "match_patterns": "mainstem_operators_patterns.match_patterns:MatchPatterns",
+    }

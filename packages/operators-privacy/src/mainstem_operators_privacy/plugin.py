@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from mainstem import Operator, Sink, hookimpl
-
-from mainstem_operators_privacy.operators import Decrypt, Encrypt
-from mainstem_operators_privacy.sink import ForgetSink
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
-    return {"decrypt": Decrypt, "encrypt": Encrypt}
+def mainstem_operators() -> dict[str, str]:
+    return {
+        "decrypt": "mainstem_operators_privacy.operators:Decrypt",
+        "encrypt": "mainstem_operators_privacy.operators:Encrypt",
+    }
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"forget": ForgetSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"forget": "mainstem_operators_privacy.sink:ForgetSink"}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Operator, hookimpl
-
-from mainstem_operators_search.percolate import Percolate
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
-    return {"percolate": Percolate}
+def mainstem_operators() -> dict[str, str]:
+    return {"percolate": "mainstem_operators_search.percolate:Percolate"}

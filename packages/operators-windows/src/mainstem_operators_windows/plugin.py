@@ -1,26 +1,18 @@
-"""Wires the words of this distribution to their classes."""
+"""Wires the words of this distribution to the classes."""
 
 from __future__ import annotations
 
-from mainstem import Operator, hookimpl
-
-from mainstem_operators_windows.aggregate import Aggregate
-from mainstem_operators_windows.clock import Clock
-from mainstem_operators_windows.deduplicate import Deduplicate
-from mainstem_operators_windows.rates import Rates
-from mainstem_operators_windows.sample import Sample
-from mainstem_operators_windows.sort import Sort
-from mainstem_operators_windows.top import Top
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
+def mainstem_operators() -> dict[str, str]:
     return {
-        "aggregate": Aggregate,
-        "clock": Clock,
-        "deduplicate": Deduplicate,
-        "rates": Rates,
-        "sample": Sample,
-        "sort": Sort,
-        "top": Top,
+        "aggregate": "mainstem_operators_windows.aggregate:Aggregate",
+        "clock": "mainstem_operators_windows.clock:Clock",
+        "deduplicate": "mainstem_operators_windows.deduplicate:Deduplicate",
+        "rates": "mainstem_operators_windows.rates:Rates",
+        "sample": "mainstem_operators_windows.sample:Sample",
+        "sort": "mainstem_operators_windows.sort:Sort",
+        "top": "mainstem_operators_windows.top:Top",
     }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, hookimpl
-
-from mainstem_search_opensearch.sink import OpenSearchSink
+from mainstem import hookimpl
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"opensearch": OpenSearchSink}
+def mainstem_sinks() -> dict[str, str]:
+    return {"opensearch": "mainstem_search_opensearch.sink:OpenSearchSink"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -148,9 +149,15 @@ def _is_secret(schema: Any) -> bool:
     return any(isinstance(b, dict) and b.get("format") == "password" for b in branches)
 
 
+@lru_cache(maxsize=64)
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return a model's JSON Schema, which takes longer than all that is asked of it."""
+    return model.model_json_schema(by_alias=True)
+
+
 def _schema_at(model: type[BaseModel], loc: tuple[int | str, ...], values: Any) -> tuple[Any, Any]:
     """Return the JSON Schema of what stands at a location, and the definitions it refers to."""
-    schema: Any = model.model_json_schema(by_alias=True)
+    schema: Any = _schema(model)
     definitions = schema.get("$defs", {})
     there = values
     for part in _existing(values, loc):
