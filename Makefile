@@ -100,6 +100,7 @@ bench: install services
 	$(BIN)/python benchmarks/formats.py
 	$(BIN)/python benchmarks/failpoint.py
 	$(BIN)/python benchmarks/cli_startup.py
+	$(BIN)/python benchmarks/first_run.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/relay.py
 	$(BIN)/python benchmarks/windows.py
