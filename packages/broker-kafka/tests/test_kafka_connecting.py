@@ -168,6 +168,10 @@ def test_secrets_are_not_shown():
         ({"kafka": {"kafka.client.id": "x"}}, "leave `kafka.` out"),
         ({"tls": {}, "kafka": {"security.protocol": "SSL"}}, "follows from `sasl` and `tls`"),
         ({"tls": {}, "kafka": {"ssl.protocol": "x"}}, "`tls` is there"),
+        (
+            {"tls": {}, "librdkafka": {"enable.ssl.certificate.verification": "false"}},
+            "`tls` is there",
+        ),
         ({"sasl": {"mechanism": "PLAIN", "user": "u"}}, "PLAIN needs password"),
         (
             {"sasl": {"mechanism": "OAUTHBEARER", "client_id": "c"}},

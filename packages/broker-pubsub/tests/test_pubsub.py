@@ -7,12 +7,13 @@ import uuid
 from contextlib import contextmanager
 
 import pytest
-from mainstem import PermanentError, TransientError
+from mainstem import Level, PermanentError, TransientError
 from mainstem_broker_pubsub import pull
 from mainstem_broker_pubsub.client import Client
 from mainstem_broker_pubsub.options import PubSubOptions, PubSubSourceOptions
 from mainstem_broker_pubsub.receiver import PubSubReceiver
 from mainstem_broker_pubsub.sink import PubSubSink
+from mainstem_broker_pubsub.source import PubSubSource
 from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.conformance.sender import send_by
 from mainstem_testkit.proxy import FaultProxy
@@ -278,3 +279,14 @@ def test_whole_names_say_the_project():
     assert PubSubSourceOptions.model_validate({"subscription": whole}).path == whole
     given = {"topic": "orders", "project": "mine-1"}
     assert PubSubOptions.model_validate(given).path == "projects/mine-1/topics/orders"
+
+
+def test_copies_are_claimed_to_be_known_only_where_ids_are_kept():
+    """Pass: with `duplicates_within: 0 s` no id is, so a copy can come out, and the source says so."""
+    for horizon, may in (("1 hour", False), ("0 s", True)):
+        options = PubSubSourceOptions(
+            subscription="projects/p/subscriptions/s", duplicates_within=horizon
+        )
+        facts = PubSubSource(options).capabilities
+        assert facts.may_duplicate is may
+        assert (facts.shown.level is Level.EXACTLY_ONCE) is not may

@@ -9,10 +9,11 @@ import uuid
 from contextlib import contextmanager
 
 import pytest
-from mainstem import PermanentError
+from mainstem import Level, PermanentError
 from mainstem_broker_sqs.options import SQSOptions, SQSSourceOptions
 from mainstem_broker_sqs.receiver import SQSReceiver, _Polling
 from mainstem_broker_sqs.sink import SQSSink
+from mainstem_broker_sqs.source import SQSSource
 from mainstem_broker_sqs.testing import CREDENTIALS
 from mainstem_testkit.certificates import make_certificates, server_context
 from mainstem_testkit.conformance.receiver import taken
@@ -278,3 +279,12 @@ def test_regions_and_queues_are_read_from_urls():
     assert made({"queue": "http://127.0.0.1:9/1/a"}).where is None
     with pytest.raises(ValidationError, match="FIFO queue"):
         made({"queue": "a", "group": "g"})
+
+
+def test_copies_are_claimed_to_be_known_only_where_ids_are_kept():
+    """Pass: with `duplicates_within: 0 s` no id is, so a copy can come out, and the source says so."""
+    for horizon, may in (("1 hour", False), ("0 s", True)):
+        options = SQSSourceOptions(queue="jobs", duplicates_within=horizon)
+        facts = SQSSource(options).capabilities
+        assert facts.may_duplicate is may
+        assert (facts.shown.level is Level.EXACTLY_ONCE) is not may

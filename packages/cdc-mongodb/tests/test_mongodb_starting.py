@@ -131,6 +131,8 @@ def test_servers_that_are_not_there():
         ("mongodb://user:pa/ss@db.host/shop", "not encoded"),
         ("mongodb://user:pa#ss@db.host/shop", "not encoded"),
         ("mongodb://host/shop?loadBalanced=true", "not known here"),
+        ("mongodb://host/shop?tls=true&tlsAllowInvalidCertificates=true", "certificate unchecked"),
+        ("mongodb://host/shop?TLSInsecure=true", "certificate unchecked"),
     ],
 )
 def test_urls_that_are_wrong(url, told):

@@ -236,7 +236,7 @@ class ConnectionOptions(Options):
             return "leave `kafka.` out, as Kafka itself does"
         if key.startswith("sasl.") and self.sasl is not None:
             return "`sasl` is there"
-        if key.startswith("ssl.") and self.tls is not None:
+        if key.startswith(("ssl.", "enable.ssl.")) and self.tls is not None:
             return "`tls` is there"
         if key == "security.protocol" and (self.sasl or self.tls) is not None:
             return "it follows from `sasl` and `tls`"

@@ -23,15 +23,21 @@ class PubSubSource(IngressSource):
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
         """Nothing that the subscription keeps is lost; a copy is known by the message's id."""
+        remembers = bool(self.options.duplicates_within)
         return SourceCapabilities(
+            may_duplicate=not remembers,
+            why=""
+            if remembers
+            else "Pub/Sub gives a message again when its acknowledgement is lost",
             ordered=False,  # messages of one ordering key are in theirs
             assumptions=(
-                *self.options.assumed(remembers=True),
+                *self.options.assumed(remembers=remembers),
                 "the subscription keeps what it has until it is acknowledged (its retention, 7 days)",
                 "no message is given its `max_delivery_attempts` times before it is stored",
             ),
             shown=Shown(
-                Level.EXACTLY_ONCE, "packages/broker-pubsub/tests/test_pubsub_source_conformance.py"
+                Level.EXACTLY_ONCE if remembers else Level.AT_LEAST_ONCE,
+                "packages/broker-pubsub/tests/test_pubsub_source_conformance.py",
             ),
         )
 

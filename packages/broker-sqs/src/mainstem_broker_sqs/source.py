@@ -18,14 +18,18 @@ class SQSSource(IngressSource):
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
         """Nothing that the queue keeps is lost; a copy is known by the id that SQS gave the message."""
+        remembers = bool(self.options.duplicates_within)
         return SourceCapabilities(
+            may_duplicate=not remembers,
+            why="" if remembers else "SQS gives a message again when its deletion is lost",
             ordered=False,  # rows of one message group are in theirs
             assumptions=(
-                *self.options.assumed(remembers=True),
+                *self.options.assumed(remembers=remembers),
                 "the queue keeps what it has until it is deleted (`MessageRetentionPeriod`)",
             ),
             shown=Shown(
-                Level.EXACTLY_ONCE, "packages/broker-sqs/tests/test_sqs_source_conformance.py"
+                Level.EXACTLY_ONCE if remembers else Level.AT_LEAST_ONCE,
+                "packages/broker-sqs/tests/test_sqs_source_conformance.py",
             ),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from mainstem import Hidden, Secret, option
 from mainstem_cdc import CaptureOptions, TableOptions
@@ -12,6 +12,8 @@ from pydantic import field_validator
 
 from mainstem_cdc_mongodb.values import has_reader
 
+#: What of a URL's parameters gives up checking who the server is.
+_UNCHECKED = {"tlsallowinvalidcertificates", "tlsallowinvalidhostnames", "tlsinsecure"}
 _HERE = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -24,6 +26,13 @@ def _check(url: Secret) -> Secret:
         raise ValueError(
             "no valid URL: is a character of the password not encoded (`@` as %40, `/` as %2F, `#` as "
             "%23)?"
+        )
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    told = {key.lower() for key, value in given if value.lower() != "false"}
+    if found := sorted(told & _UNCHECKED):
+        raise ValueError(
+            f"the URL's {', '.join(found)} would leave the server's certificate unchecked: give `tls`, "
+            "with `ca` where it is signed by an authority of your own"
         )
     if "loadbalanced=true" in parts.query.lower():
         raise ValueError(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from mainstem.errors import MainstemError
 
@@ -21,7 +23,8 @@ class Scrubber:
         """Remember that `value` must never be printed; `reference` is shown instead."""
         for form in {value, value.strip(), *value.split("\n")}:
             if len(form) >= SHORTEST_HIDDEN:
-                self._hidden.setdefault(form, reference)
+                for written in (form, *_escaped(form)):
+                    self._hidden.setdefault(written, reference)
 
     def clean_all(self, value: Any) -> Any:
         """Return a value as JSON has it with every text in it cleaned, keys too."""
@@ -42,3 +45,12 @@ class Scrubber:
         for value in sorted(self._hidden, key=len, reverse=True):
             text = text.replace(value, self._hidden[value])
         return text
+
+
+def _escaped(text: str) -> Iterator[str]:
+    """Yield how a text stands in JSON, in what Python shows of a value, and in a URL."""
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield repr(text)[1:-1]
+    yield quote(text, safe="", errors="surrogateescape")
+    yield quote_plus(text, errors="surrogateescape")

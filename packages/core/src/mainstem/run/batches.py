@@ -20,6 +20,7 @@ from mainstem.observation.samples import Samples
 from mainstem.plan.model import Plan, Query, SinkNode, Stream
 from mainstem.run.batch_frames import BatchFrames
 from mainstem.run.checkpoint import Checkpoint
+from mainstem.run.failures import of_a_refusal
 from mainstem.run.frames import Frames
 from mainstem.run.sampling import Sampling
 from mainstem.run.syncing import Syncing
@@ -57,6 +58,7 @@ class Batches:
         self._frames = frames
         self._checkpoint = checkpoint
         self._sampling = Sampling(plan, query, samples)
+        self._show_rows = samples.show_rows
         self._begins = checkpoint.begins(query.name)
         self._syncing = Syncing(checkpoint.query(query.name))
         self._planned = max(History(checkpoint.query(query.name)).planned(), default=-1)
@@ -195,10 +197,12 @@ class Batches:
         count = int(frame.count())
         if count and not sink.drops_rejected and not self._plan.readers(sink.name, "rejected"):
             first = frame.select("reason", F.hex("_id").alias("id")).first()
-            row = first["id"] if first else None
+            row, reason = (first["id"], first["reason"]) if first else (None, "")
+            if not self._show_rows:
+                reason = of_a_refusal(reason, self._plan)
             raise PipelineError(
                 f"{sink.name}: {count} rows were refused for good, and nobody reads "
-                f"{sink.name}.rejected: {first['reason'] if first else ''}",
+                f"{sink.name}.rejected: {reason}",
                 node=sink.name,
                 row=row,
             )

@@ -30,13 +30,12 @@ from mainstem.crashpoints import failpoint
 from mainstem.durable import made_folder, private_folder, read_whole, sync_folder, write_whole
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
 from mainstem.history import History
-from mainstem.plan.model import Node, Plan
+from mainstem.plan.model import Plan
 from mainstem.relays.components import RelaySink, RelaySource
 from mainstem.relays.log import RelayLog
 from mainstem.run import rollback, swapping
+from mainstem.run.description import changes, describe, read_description
 from mainstem.run.syncing import mend
-
-FORMAT = 1
 
 
 class AlreadyRunning(PipelineError):  # noqa: N818
@@ -232,10 +231,10 @@ class Checkpoint:
             old = before["queries"].get(name)
             if old is None or not self._begun(name):
                 continue
-            for change in _changes(old, query, self._read(name)):
+            for change in changes(old, query, self._read(name)):
                 hint = (
                     f"Change it back, or start over with `--fresh {name}`: its state is set aside and "
-                    "its sources are read from their start."
+                    "its sources are read from their start, or from what is left of their logs."
                 )
                 message = f"the checkpoint of query {name!r} can't be used: {change}"
                 problems.append(Problem(message, "", self.plan.file, hint=hint))
@@ -346,97 +345,3 @@ def _relays(plan: Plan, query: str) -> list[str]:
     """Return the names of the relays that a query writes; none where the plan no longer has it."""
     sinks = (name for each in plan.queries if each.name == query for name in each.sinks)
     return [name for name in sinks if isinstance(plan.nodes[name].component, RelaySink)]
-
-
-def read_description(file: Path) -> dict[str, Any]:
-    """Return what a `pipeline.json` holds.
-
-    Raises:
-        PipelineError: it can't be read, or is of another format version.
-    """
-    try:
-        found = json.loads(read_whole(file))
-        if not isinstance(found, dict):
-            raise ValueError("it holds no mapping")
-    except (OSError, ValueError) as error:
-        raise PipelineError(f"{file} can't be read: {error}") from None
-    if found.get("format") != FORMAT:
-        raise PipelineError(
-            f"{file} has format {found.get('format')}, and this version reads {FORMAT}; "
-            "run it with the version of mainstem that wrote it, or remove the checkpoint"
-        )
-    return found
-
-
-def describe(plan: Plan) -> dict[str, Any]:
-    """Return what `pipeline.json` holds for a plan."""
-    return {
-        "format": FORMAT,
-        "pipeline": plan.pipeline,
-        "origin": plan.origin,
-        "queries": {
-            query.name: {
-                "anchor": query.anchor,
-                "sources": dict(query.reads),
-                "sinks": dict.fromkeys(query.sinks, 0),
-                "state": {
-                    name: {
-                        "operator": f"{node.distribution}:{node.word}",
-                        "version": node.state.version,
-                        "shaped_by": json.loads(json.dumps(node.state.shaped_by, default=str)),
-                        "gains": sorted(node.state.gains),
-                        "types": _types(node),
-                    }
-                    for name in query.streaming
-                    if (node := plan.nodes[name]).state
-                },
-            }
-            for query in plan.queries
-        },
-    }
-
-
-def _types(node: Node) -> dict[str, str]:
-    """Return the types of what a node gives, as far as they are known: its state has values of them."""
-    columns = node.shape.columns if node.shape else ()
-    return {column.name: column.type for column in columns if column.type}
-
-
-def _has_all(now: Any, before: Any) -> bool:
-    """Whether a list or a mapping has all that another one has."""
-    if isinstance(now, list) and isinstance(before, list):
-        return all(each in now for each in before)
-    both = isinstance(now, dict) and isinstance(before, dict)
-    return both and before.items() <= now.items()
-
-
-def _changes(before: dict[str, Any], now: dict[str, Any], read: set[str]) -> list[str]:
-    found = []
-    if before["anchor"] != now["anchor"]:
-        found.append(f"it was anchored at {before['anchor']!r}, and now is at {now['anchor']!r}")
-    for name, times in before["sources"].items():
-        if now["sources"].get(name, 0) < times and name in read:
-            found.append(f"it reads the source {name!r}, which is gone or read less often")
-    for name, state in before["state"].items():
-        new = now["state"].get(name)
-        if new is None:
-            found.append(f"it has the state of {name!r}, which is gone")
-            continue
-        for key in ("operator", "version"):
-            if new[key] != state[key]:
-                found.append(f"{name!r} had {key} {state[key]}, and now has {new[key]}")
-        for key in sorted(state["shaped_by"].keys() | new["shaped_by"].keys()):
-            old_value, new_value = state["shaped_by"].get(key), new["shaped_by"].get(key)
-            if old_value != new_value and not (
-                key in new["gains"] and _has_all(new_value, old_value)
-            ):
-                found.append(f"{name!r} had {key} {old_value!r}, and now has {new_value!r}")
-        for column, old_type in state.get("types", {}).items():
-            new_type = new["types"].get(column, old_type)
-            if new_type != old_type:
-                types = f"{old_type.upper()}, and is now {new_type.upper()}"
-                found.append(f"{name!r} keeps the column {column}, which was {types}")
-    found += [
-        f"{name!r} is new and has no state in it" for name in now["state"].keys() - before["state"]
-    ]
-    return found

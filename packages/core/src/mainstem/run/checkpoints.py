@@ -15,7 +15,8 @@ from mainstem.history import History
 from mainstem.observation.meeting import LAST, SOCKET
 from mainstem.plan.model import Plan
 from mainstem.relays.log import RelayLog
-from mainstem.run.checkpoint import Checkpoint, describe, read_description
+from mainstem.run.checkpoint import Checkpoint
+from mainstem.run.description import describe, read_description
 from mainstem.run.lag import query_lags, summed
 from mainstem.run.rollback import COPIED
 

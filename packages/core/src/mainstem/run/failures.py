@@ -119,6 +119,8 @@ def explain(
     refused = _REJECTED.search(text)
     if refused:
         node, reason, row, content = refused.groups()
+        if not show_rows:
+            reason = of_a_refusal(reason, plan)
         message = f"{node}: refused a row, and nobody reads {node}.rejected: {reason}"
         if row:
             message += f"\n  row: _id {row.lower()}"
@@ -170,6 +172,19 @@ def without_values(message: str) -> str:
     hidden = _QUOTED.sub(lambda m: m[0] if _ADVICE.fullmatch(m[1]) else "'?'", message)
     return _VALUE.sub("?", hidden)
 
+
+def of_a_refusal(reason: str, plan: Plan) -> str:
+    """Return why a row was refused without what an external system, or a function, quotes of the row.
+
+    Names of columns and nodes stay.
+    """
+    names = {c.name for n in plan.nodes.values() if n.shape for c in n.shape.columns} | {
+        *plan.nodes
+    }
+    return _TEXT.sub(lambda m: m[0] if m[1] in names else '"?"', without_values(reason))
+
+
+_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 #: Names that are ours within a plan, in Spark's suggestions.
 _OWN_NAMES = re.compile(r"`_\w*`(?:\.`\w+`)?,? ?")

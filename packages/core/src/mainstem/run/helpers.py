@@ -122,13 +122,14 @@ def _processes(plan: Plan, name: str, component: Supervised) -> list[HelperProce
     return list(component.processes(name, made_folder(plan.home(name))))
 
 
-#: Beginnings of the names of what any program needs of its environment.
+#: The names of what any program needs of its environment; where one ends in `_`, all that begin so.
 _NEEDED = (
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "TEMP", "LD_", "PYTHON",
-    "VIRTUAL_ENV", "SSL_CERT_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY",
-    "HTTPS_PROXY", "NO_PROXY",
-    "MAINSTEM_FAILPOINT",
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_", "TZ", "TZDIR", "TMPDIR", "TEMP", "TMP",
+    "LD_", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR", "http_proxy", "https_proxy", "all_proxy",
+    "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
 )  # fmt: skip
+#: Beginnings of the names of what Python needs, and of what arms crash points.
+_BEGINNINGS = ("PYTHON", "MAINSTEM_FAILPOINT")
 
 
 def inherited(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
@@ -137,8 +138,12 @@ def inherited(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[
     Args:
         more: beginnings of names.
     """
-    begin = (*_NEEDED, *more)
-    return {name: value for name, value in environment.items() if name.startswith(begin)}
+    begin = (*(name for name in _NEEDED if name.endswith("_")), *_BEGINNINGS, *more)
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _NEEDED or name.startswith(begin)
+    }
 
 
 class Helper:
