@@ -12,7 +12,7 @@ from mainstem import OptionError, PluginError
 from mainstem.durable import read_whole, write_whole
 from mainstem_keyed_state import Done, Logic, Step, Table
 from mainstem_keyed_state.keys import KeyKind
-from mainstem_keyed_state.layout import layout_of
+from mainstem_keyed_state.layout import layout_of, layouts_in
 
 #: A column of each type, as SQL.
 VALUES = {
@@ -241,8 +241,11 @@ def test_a_key_of_another_type_is_refused_on_an_old_checkpoint(tmp_path: Any) ->
     noting = Noting({"n": pl.Int64})
     first = layout_of(context, "", KeyKind(("int",)), noting)
     context.spark.conf["spark.sql.shuffle.partitions"] = "50"
-    assert layout_of(context, "", KeyKind(("bigint",)), noting).labels == first.labels
-    with pytest.raises(OptionError, match=r"were \(int\) .* are \(double\) now"):
+    wider = layout_of(context, "", KeyKind(("bigint",)), noting)
+    assert wider.labels == first.labels
+    (noted,) = layouts_in(context.folder()).values()
+    assert noted.keys == wider.keys == KeyKind(("bigint",))  # so that a key beyond INT is found
+    with pytest.raises(OptionError, match=r"were \(bigint\) .* are \(double\) now"):
         layout_of(context, "", KeyKind(("double",)), noting)
     with pytest.raises(OptionError):
         layout_of(context, "", KeyKind(("int",), nulls_equal=True), noting)

@@ -39,8 +39,13 @@ def up(*rows, made=Upcasts):
     app = App(made, "shop:Upcasts", Path(FOLDER), {})
     call = Upcasting(app, steps_of(app))
     kinds, versions, payloads = zip(*rows, strict=True)
-    found = call(pa.array(kinds), pa.array(versions, pa.int64()), pa.array(payloads, pa.string()))
-    return [(row["version"], row["payload"], row["reason"]) for row in found.to_pylist()]
+    given = [each.encode() if isinstance(each, str) else each for each in payloads]
+    found = call(pa.array(kinds), pa.array(versions, pa.int64()), pa.array(given, pa.binary()))
+    told = [tuple(row.values()) for row in found.to_pylist()]
+    return [
+        (version, payload and payload.decode(errors="replace"), why)
+        for version, payload, why in told
+    ]
 
 
 def test_steps_lead_to_the_newest_form():
@@ -66,6 +71,8 @@ def test_steps_lead_to_the_newest_form():
         (("Broken", 1, "{}"), "(test_upcast.py, line"),
         (("Empty", 1, "{}"), "gives NoneType"),
         (("Odd", 1, "{}"), "is no JSON"),
+        (("Placed", 1, '{"amount": 1, "name": "\\ud83d"}'), "what Placed became is no JSON"),
+        (("Placed", 1, '{"amount": NaN}'), "what Placed became is no JSON"),
     ],
 )
 def test_what_fails_is_refused_by_itself(row, told):
@@ -108,6 +115,25 @@ def test_steps_that_are_none_are_told(steps, told):
     """Pass: before anything runs."""
     with pytest.raises(OptionError, match=told):
         steps_of(App(type("Made", (), {"steps": steps}), "a:B", Path(FOLDER), {}))
+
+
+def test_a_payload_that_is_no_text_is_refused_by_itself():
+    """Pass: also where its type has no step, and then it is left as it is."""
+    (bad, other) = up(("Placed", 1, b'{"a": "\xff"}'), ("Other", 1, b"\xff"))
+    assert "no JSON object" in bad[2]
+    assert other == (1, "\ufffd", None)
+
+
+def test_numbers_that_no_step_changes_stay_as_they_are_written():
+    """Pass: with more digits than a float has, however deep; a step computes with what a float holds."""
+    numbers = '{"big": 10000000000000000.01, "many": [{"r": 0.12345678901234567890}], "huge": 1e400, "amount": 1.5}'
+    (found,) = up(("Placed", 1, numbers))
+    assert found[1] == (
+        '{"big": 10000000000000000.01, "many": [{"r": 0.12345678901234567890}], "huge": 1e400, '
+        '"currency": "EUR", "cents": 150.0}'
+    )
+    (exact,) = up(("Placed", 2, '{"amount": 0.12345678901234567890}'))
+    assert json.loads(exact[1]) == {"cents": 12.345678901234567}
 
 
 @pytest.mark.in_turn

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from mainstem.errors import DocumentError
+from mainstem_keyed_state.nodes import kept
 
 ROW, MORE = "id BIGINT, n BIGINT", "id BIGINT, n BIGINT, more STRING"
 KEYED = {"key": ["id"], "sequence": "n"}
@@ -76,6 +77,11 @@ def test_a_column_that_is_added_is_null_in_what_was_kept(pipeline, spark, case):
         (1, "update_postimage", "x"),
         (1, "update_preimage", None),
     ]
+    # What is kept is told with it; of the states of a join by reference that which goes by the left key.
+    tables = kept(pipeline.plan(), "t", ["1"]).tables
+    found = [row for rows in tables.values() for row in rows]
+    assert found
+    assert case == "foreign key" or any("x" in map(str, row.values()) for row in found)
 
 
 @pytest.mark.in_turn

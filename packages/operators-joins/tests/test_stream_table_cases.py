@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
+from mainstem_keyed_state.guard import Guard
+from mainstem_keyed_state.logic import Done, Step
 from mainstem_keyed_state.testing import Driver, micros
 from mainstem_operators_joins.stream_table_logic import StreamTableLogic
 from stream_table_model import (
@@ -172,6 +175,39 @@ def test_a_deletion_is_remembered_as_long_as_was_asked(as_of):
     assert [row["price"] for row in run.outputs["late_changes"]] == [8]
 
 
+@pytest.mark.parametrize("direction", ["nearest", "forward"])
+@pytest.mark.parametrize("touched", [False, True])
+def test_a_deletion_that_events_may_look_ahead_to_is_known_as_long_as_they_come(direction, touched):
+    """Pass: the same comes out with `deletes_within` as without, whether or not the key is touched between."""
+    found = []
+    for within in (None, MINUTE):
+        chosen = settings(within=60 * MINUTE, direction=direction, deletes_within=within)
+        run = driver(chosen)
+        run.batch({"table": [change("a", 5, 1), change("a", 10, None)]})
+        run.batch({"stream": [event(1, "a", 8), event(2, "a", 12)]})
+        run.advance(micros(minute(30)))
+        if touched:
+            run.batch({"stream": [event(3, "a", 35)]})
+        run.batch({"table": [change("a", 40, 4)]})
+        run.advance(FAR)
+        found.append(
+            (values(run.outputs[""]), sorted(row["n"] for row in run.outputs["unmatched"]))
+        )
+    assert found[0] == found[1]
+
+
+def test_a_crowded_key_that_looks_ahead_is_woken_once():
+    """Pass: versions that are of no use yet for a while are looked at when they can go, and not in each batch."""
+    run = driver(settings(within=60 * MINUTE, direction="nearest"))
+    run.batch({"table": [change("a", at, at) for at in range(1, 12)]})
+    woken = 0
+    for at in range(20, 60):
+        before = run.touched
+        run.advance(micros(minute(at)))
+        woken += run.touched > before
+    assert woken <= 2
+
+
 def test_a_change_older_than_the_watermark_is_still_one_of_the_table():
     """Pass: a late first row of a key is met by the events that come after, and is told as late."""
     run = driver(settings())
@@ -233,6 +269,27 @@ def test_a_column_may_have_any_name(name, mode):
     run.batch({"table": [changed], "stream": [event(1, "a", 5)]})
     run.advance(FAR)
     assert [(row["n"], row[name]) for row in run.outputs[""]] == [(1, 7)]
+
+
+def test_rows_with_columns_of_the_names_that_refusals_have_are_refused():
+    """Pass: `reason` and `payload` of `rejected` are the refusal's, also where the row has such columns."""
+    schema = pl.Schema({"reason": pl.String(), "payload": pl.Binary(), "_id": pl.Binary()})
+    logic: Any = SimpleNamespace(
+        version=1, tables={}, everywhere=(), ports={"input": schema}, outputs={"": schema},
+        step=lambda step: Done({"": step.rows["input"]}, {}),
+    )  # fmt: skip
+    guard = Guard(logic, ["input"], None, None)
+    row = {"reason": "mine", "payload": b"mine", "_id": b"1"}
+    rows = pl.DataFrame(
+        [
+            {**row, "_refused": None, "_payload": None},
+            {**row, "_refused": "why", "_payload": b"row"},
+        ],
+        schema=guard.ports["input"],
+    )
+    outputs = guard.step(Step({"input": rows}, {}, None)).outputs
+    assert outputs[""].rows() == [("mine", b"mine", b"1")]
+    assert outputs["rejected"].rows() == [("why", b"row", b"1")]
 
 
 def test_rows_that_lack_what_is_needed_are_refused_with_the_reason():

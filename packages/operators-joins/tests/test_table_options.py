@@ -56,6 +56,15 @@ def test_a_wrong_option_is_refused_with_its_key(made, key, words):
     assert words in problem.message
 
 
+def test_a_sequence_without_an_order_is_refused():
+    """Pass: before a run, where its type is known: rows could not be compared."""
+    made = document(sequence="place")
+    read = made["sources"]["readings"]["with"]
+    read["schema"] += ", place STRUCT<ts: BIGINT, n: INT>"
+    with pytest.raises(DocumentError, match="whose values have no order here"):
+        make_plan(made)
+
+
 def test_events_become_a_changelog_with_preimages():
     """Pass: the announced shape, what tells changes apart, and the outputs."""
     node = make_plan(document(key=["city"])).nodes["weather"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import re
 from decimal import Decimal
 
 import pytest
@@ -12,8 +14,10 @@ from mainstem_operators_patterns.expressions import (
     Reference,
     read_expression,
 )
+from mainstem_operators_patterns.kinds import check_types
+from mainstem_operators_patterns.matching import _added, answer
 
-NAMES = ("a", "b")
+NAMES, NAN = ("a", "b"), math.nan
 
 
 @pytest.mark.parametrize(
@@ -89,11 +93,71 @@ def holds(sql, totals, **row):
         ("b.x <> x", [Decimal(5)], False),
         ("b.x * 0.5 < x", [Decimal(5)], True),
         ("(b.x = 1 OR b.x = 4) AND x == 5", [4, 4], True),
+        ("b.x > x", [NAN], True),
+        ("x < b.x AND x <= b.x AND x <> b.x", [NAN, NAN, NAN], True),
+        ("b.x < x OR b.x = x", [NAN, NAN], False),
+        ("b.x = b.x + 1 AND b.x >= b.x AND NOT b.x < b.x", [NAN] * 6, True),
     ],
 )
 def test_definitions_that_look_back(sql, totals, found):
-    """Pass: as SQL computes them, with its nulls; what is of the row alone is left to Spark."""
+    """Pass: as SQL computes them, with its nulls and NaN, the greatest number; what is of the row alone is
+    left to Spark."""
     assert holds(sql, totals, x=5) is found
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "found"),
+    [
+        ("max", [5.0, NAN], NAN), ("max", [NAN, 5.0], NAN), ("min", [5.0, NAN], 5.0), ("min", [NAN, 5.0], 5.0),
+        ("min", [NAN, NAN], NAN), ("max", [None, 5.0, None], 5.0),
+    ],
+)  # fmt: skip
+def test_the_least_and_the_greatest_with_nan(function, values, found):
+    """Pass: as SQL has it, whichever comes first."""
+    total = None
+    for value in values:
+        total = _added(function, total, value)
+    assert repr(answer(function, total)) == repr(found)
+
+
+TYPES = {
+    "amount": "decimal(30,18)", "v": "double", "day": "date", "at": "timestamp", "name": "string", "flag": "boolean",
+    "tags": "map<string,string>", "'2026-01-01'": "string", "INTERVAL 10 MINUTES": "interval day to second",
+    "INTERVAL 1 MONTH": "interval month",
+    "INTERVAL 3 DAYS": "interval day", "list": "array<int>", "true": "boolean", "0.1": "decimal(1,1)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("v > b.v AND amount < 2 * avg(b.amount)", None),
+        ("at < prev(at) + INTERVAL 10 MINUTES", None),
+        ("at - b.at < INTERVAL 10 MINUTES", None),
+        ("name = b.name AND b.flag", None),
+        ("b.tags IS NOT NULL", None),
+        ("day <= b.day + INTERVAL 3 DAYS", None),
+        ("at - b.at > (at - first(at)) / 2", None),
+        ("at - b.at > (at - first(at)) * 0.5", None),
+        ("b.list = list", None),
+        ("b.list < list", "< of array<int> can't be computed here"),
+        ("b.day = '2026-01-01'", "date = string: not of one kind"),
+        ("b.v > name", "number > string: not of one kind"),
+        ("at < prev(at) + INTERVAL 1 MONTH", "timestamp + interval month can't be computed here"),
+        ("b.tags = b.tags", "= of map<string,string> can't be computed here"),
+        ("b.v AND flag", "AND of number can't be computed here"),
+        ("b.v + 1", "it is of kind number, and no condition"),
+        ("sum(b.name) > 1", "sum of string can't be computed here"),
+    ],
+)
+def test_kinds_that_definitions_put_together(sql, told):
+    """Pass: those of one kind; others are told before anything is compared."""
+    definition = Definition(read_expression(sql, NAMES, own="a"))
+    if told is None:
+        check_types(definition, TYPES)
+        return
+    with pytest.raises(ExpressionError, match=re.escape(told)):
+        check_types(definition, TYPES)
 
 
 def test_what_is_left_to_spark():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -19,7 +21,16 @@ from mainstem_operators_patterns.expressions import (
     read_expression,
     referred,
 )
-from mainstem_operators_patterns.match_logic import AT, HOLDS, TIE, MatchLogic, Told, value
+from mainstem_operators_patterns.match_logic import (
+    AT,
+    HOLDS,
+    TIE,
+    MatchLogic,
+    Told,
+    _kind,
+    _measured,
+    value,
+)
 from mainstem_operators_patterns.matching import Rules, Skip
 from mainstem_operators_patterns.pattern import read_pattern
 from plain_matching import matches
@@ -225,6 +236,59 @@ def test_all_rows_of_a_match():
     assert [(r["match_row"], r["classifier"], r[TIE]) for r in found] == [(1, "a", 0), (2, "c", 2)]
     assert {(r["__m0"], tuple(r["__m2"])) for r in found} == {(1, (0, 1, 2))}
     assert len({r["match_id"] for r in found}) == 1
+
+
+def test_a_key_may_have_the_name_of_a_column_that_tells_variables():
+    """Pass: matches and courses that took too long have the key's own value."""
+    rows = pl.Schema(
+        {"classifier": pl.String(), **{n: kind for n, kind in ROWS.items() if n != "k"}}
+    )
+    pattern = read_pattern("a b")
+    rules = Rules(compiled(pattern), pattern.names, Skip("last"), 5 * MINUTE // MICRO)
+    made = MatchLogic(rows, rules, [], Told(["classifier"], [], [], timeouts=True))
+    driver = Driver(made, {"input": ["classifier"]}, {"input": (AT, 0)}, pages=2)
+    came = [(0, 1), (1, 2), (2, 1)]
+    given = [{**row(n, "", n, holds), "classifier": "svm"} for n, holds in came]
+    driver.batch({"input": [{n: r[n] for n in rows} for r in given]})
+    driver.advance(FAR)
+    assert [r["classifier"] for r in driver.outputs[""]] == ["svm"]
+    assert [(r["classifier"], r["reached"]) for r in driver.outputs["timeouts"]] == [("svm", "a")]
+
+
+def test_what_is_told_of_late_rows_alone_is_not_kept():
+    """Pass: state has the same columns whether somebody reads the late rows or not."""
+    made, _ = logic("a b", 5 * MINUTE)
+    more = MatchLogic(
+        pl.Schema({**ROWS, "note": pl.String()}), made._book.rules[b""], [], made._told
+    )
+    assert {n: t.columns for n, t in more.tables.items()} == {
+        n: t.columns for n, t in made.tables.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "values", "found"),
+    [
+        ("sum", pl.Int32(), [2**31 - 1, 1], 2**31),
+        ("sum", pl.Int64(), [2**63 - 1, 1], None),
+        ("sum", pl.Int64(), [2**62, 2**62 - 1], 2**63 - 1),
+        ("sum", pl.Float32(), [16777216.0, 1.0], 16777217.0),
+        ("sum", pl.Decimal(38, 0), [Decimal(10**38 - 1), Decimal(1)], None),
+        ("sum", pl.Decimal(10, 2), [Decimal("99999999.99"), Decimal("0.01")], Decimal("100000000.00")),
+        ("sum", pl.Int64(), [None, None], None),
+        ("sum", pl.Int64(), [None, 3], 3),
+        ("avg", pl.Int8(), [127, 127], 127.0),
+        ("max", pl.Float64(), [1.0, math.nan], math.nan),
+        ("min", pl.Float64(), [1.0, math.nan], 1.0),
+    ],
+)  # fmt: skip
+def test_measures_are_exact(function, kind, values, found):
+    """Pass: no sum wraps or is rounded in the values' own type; one that its type can't hold is null; NaN is the
+    greatest number."""
+    rows = pl.DataFrame({"v": pl.Series(values, dtype=kind)})
+    reference = Reference(function, None, "v")
+    told = rows.select(_measured(reference, "v", _kind(reference, kind)).alias("it"))["it"].item()
+    assert repr(told) == repr(found)
 
 
 def test_state_is_what_has_begun():

@@ -9,7 +9,7 @@ from mainstem import DocumentError
 from mainstem_operators_patterns.commands import app
 from typer.testing import CliRunner
 
-SCHEMA = "card STRING, at TIMESTAMP, amount DECIMAL(10, 2), shop STRUCT<name: STRING>"
+SCHEMA = "card STRING, at TIMESTAMP, amount DECIMAL(10, 2), shop STRUCT<name: STRING>, rows INT"
 FRAUD = {
     "by": ["card"],
     "pattern": "small{2,5} large",
@@ -23,6 +23,7 @@ FRAUD = {
         "first_at": "first(small.at)",
         "share": "round(sum(small.amount) / last(large.amount), 4)",
         "where": "upper(large.shop.name)",
+        "named": "element_at(last(map('n', large.shop.name)), 'n')",
     },
 }
 
@@ -84,6 +85,7 @@ def test_a_pattern_over_payments(payments):
         "first_at": "2026-01-01T10:00:00.000000Z",
         "share": 0.0325,
         "where": "S1001",
+        "named": "s1001",
     }
     told = [
         (r["card"], r["match_start"][11:16], r["match_end"][11:16], r["rows"], r["reached"])
@@ -123,8 +125,9 @@ def test_all_rows_come_out(payments):
         ({"skip": "to_first huge"}, "'huge' is not in the pattern"),
         ({"pattern": "small large !refund"}, "'refund' has no definition"),
         ({"pattern": "small large !refund", "within": None}, "how long must no refund follow?"),
-        ({"measures": {"Card": "count(*)"}}, "there are two columns 'card'"),
+        ({"measures": {"Card": "count(*)"}}, "there are two columns 'Card'"),
         ({"by": ["cart"]}, "cart"),
+        ({"by": ["card", "rows"]}, "there are two columns 'rows'"),
     ],
 )
 def test_wrong_documents_are_told(payments, options, told):
@@ -141,6 +144,10 @@ def test_wrong_documents_are_told(payments, options, told):
         ({"define": {"small": "amont < 100"}}, "small: "),
         ({"define": {"small": "amount"}}, "small: "),
         ({"define": {"large": "amount > small.amont"}}, "define: large: "),
+        (
+            {"define": {"large": "small.at = '2026-01-01'"}},
+            "large: timestamp = string: not of one kind",
+        ),
         ({"measures": {"most": "max(amont)"}}, "measures: most: "),
         ({"measures": {"share": "nonsense(count(small))"}}, "share: "),
     ],
@@ -150,6 +157,12 @@ def test_what_spark_refuses_is_told_with_its_name(payments, options, told):
     with pytest.raises(DocumentError) as error:
         payments.document(**options).run()
     assert told in str(error.value)
+
+
+def test_other_rows_of_matches_need_other_state(payments):
+    """Pass: what comes out of each match decides which columns are kept, and so is looked at."""
+    one, every = (payments.document(rows=kind).plan().nodes["fraud"] for kind in ("one", "all"))
+    assert one.state.shaped_by != every.state.shaped_by
 
 
 def test_a_pattern_without_an_end_is_told(payments):

@@ -70,6 +70,28 @@ def test_days_of_hours_with_lateness_lose_nothing(pipeline, spark):
     ]
 
 
+@pytest.mark.in_turn
+@pytest.mark.parametrize(
+    ("kind", "bounds"),
+    [
+        ({"sliding": "3 hours"}, [("23:00", "02:00"), ("00:00", "03:00"), ("03:00", "06:00")]),
+        ({"session": "2 hours"}, [("02:00", "05:00"), ("06:00", "08:00")]),
+        ({"count": 1}, [("02:00", "02:00"), ("03:00", "03:00"), ("06:00", "06:00")]),
+    ],
+)
+def test_windows_over_the_ends_of_others_have_these_as_bounds(pipeline, spark, kind, bounds):
+    """Pass: to the microsecond, where a window goes by its rows' times."""
+    window = {"on": "window_end", "start": "begin", "end": "finish", **kind}
+    operators = step("aggregate", by=["k"], window=HOURS, columns=COLUMNS)
+    outer = {"by": ["k"], "columns": {"all": "sum(n)"}, "window": window}
+    operators["outer"] = {"use": "aggregate", "from": "node", "with": outer}
+    case = Case(pipeline, operators, "outer")
+    case.feed(("a", "01:30", 1), ("a", "02:10", 1), ("a", "05:10", 1))
+    case.run(flush=True)
+    found = [(r["begin"][11:], r["finish"][11:]) for r in case.rows("outer")]
+    assert sorted(found) == sorted((f"{b}:00.000000Z", f"{f}:00.000000Z") for b, f in bounds)
+
+
 def test_sessions_that_merge_take_back_what_was_told(pipeline, spark):
     """Pass: after each batch the changes told make up the sessions that there are."""
     window = {"on": "at", "session": "10 minutes"}

@@ -87,6 +87,37 @@ def test_rates_are_those_of_the_rows_before(kind, rows):
     assert driver.rows("kept") == []
 
 
+def rated(rows, cuts=()):
+    """Return what is told of rows of one key, (second, value), with a half-life of a second."""
+    logic = RatesLogic(COLUMNS, time="at", value="v", half_life=SECOND // MICRO, columns=TOLD)
+    driver = Driver(logic, {"input": ["k"]}, {"input": ("at", 0)})
+    made = [
+        {"k": "a", "at": START + s * SECOND, "_id": n.to_bytes(2, "big"), "v": v}
+        for n, (s, v) in enumerate(rows)
+    ]
+    for batch in cut(made, list(cuts)):
+        driver.batch({"input": batch})
+    driver.advance(FAR)
+    return [tuple(each[name] for name in TOLD) for each in driver.outputs[""]]
+
+
+@pytest.mark.parametrize("away", [59, 60, 61, 100])
+def test_what_is_forgotten_does_not_hang_on_how_batches_are_cut(away):
+    """Pass: sixty half-lives later nothing is known, also where the rows came in one batch."""
+    rows = [(0, 10.0), (1, 20.0), (1 + away, 30.0), (2 + away, 31.0)]
+    together, apart = rated(rows), rated(rows, cuts=[1, 2, 3])
+    assert together == apart
+    assert (together[2][1] is None) == (away >= 60)
+
+
+def test_a_value_beyond_what_can_be_squared_is_no_value():
+    """Pass: it leaves no deviation behind that nothing could ever bring back."""
+    calm = [(n, float(n % 3)) for n in range(3, 200)]
+    (*_, last) = rated([(0, 1.0), (1, 2.0), (2, 1e200), *calm])
+    assert 0.1 < last[2] < 2
+    assert math.isfinite(last[3])
+
+
 def test_a_steady_stream_has_its_rate():
     """Pass: ten events a second for a long time are ten a second."""
     logic = RatesLogic(

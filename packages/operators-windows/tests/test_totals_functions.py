@@ -10,7 +10,9 @@ from typing import Any
 
 import polars as pl
 import pytest
+from mainstem import OptionError
 from mainstem_keyed_state.columns import polars_schema, spark_type, to_plain
+from mainstem_operators_windows.totals import value_lists
 from mainstem_operators_windows.totals.accumulator import Accumulator
 from mainstem_operators_windows.totals.calls import FUNCTIONS, read_total
 from mainstem_operators_windows.totals.frames import read_columns, results, told_types
@@ -18,7 +20,8 @@ from mainstem_operators_windows.totals.functions import accumulators_of
 
 COLUMNS = (
     "g INT, n INT, big BIGINT, small TINYINT, d DECIMAL(10,2), wide DECIMAL(38,10), x DOUBLE, y DOUBLE, "
-    "f FLOAT, s STRING, b BINARY, ok BOOLEAN, day DATE, at TIMESTAMP, p STRUCT<a: INT, b: STRING>"
+    "f FLOAT, s STRING, b BINARY, ok BOOLEAN, day DATE, at TIMESTAMP, p STRUCT<a: INT, b: STRING>, "
+    "l ARRAY<INT>"
 )
 ODD = [math.nan, math.inf, -math.inf, -0.0, 0.0]
 
@@ -28,7 +31,8 @@ TOTALS = [
     "count(DISTINCT x)", "count(DISTINCT p)", "count(*) FILTER (WHERE n > 2)", "count_if(n > 2)",
     "count(s) FILTER (WHERE ok)",
     "sum(n)", "sum(big)", "sum(small)", "sum(d)", "sum(x)", "sum(f)", "sum(DISTINCT n)",
-    "sum(DISTINCT d)", "try_sum(n)", "sum(n) FILTER (WHERE ok)", "sum(n * 2 + 1)", "sum(cast(n AS string))",
+    "sum(DISTINCT d)", "sum(DISTINCT f)", "sum(DISTINCT cast(n AS string))", "avg(DISTINCT f)", "sum(DISTINCT x)",
+    "count(DISTINCT l)", "try_sum(n)", "sum(n) FILTER (WHERE ok)", "sum(n * 2 + 1)", "sum(cast(n AS string))",
     "avg(n)", "avg(d)", "avg(x)", "mean(big)", "avg(DISTINCT n)", "avg(wide)", "try_avg(n)",
     "min(n)", "max(n)", "min(x)", "max(x)", "min(f)", "max(f)", "min(s)", "max(s)", "min(b)", "max(b)",
     "min(ok)", "max(ok)", "min(day)", "max(at)", "min(d)", "max(wide)", "max(s) FILTER (WHERE n < 3)",
@@ -60,7 +64,15 @@ TOTALS = [
     "concat_ws(',', 'count(*)', min(s), \"sum(n)\")", "sum(n) -- count(x)\n + 1",
 ]  # fmt: skip
 #: Those of which Spark leaves something open: the order of lists, and which of several there is.
-SORTED = ["collect_list(n)", "array_agg(s)", "collect_set(n)", "collect_set(s)", "collect_list(p)"]
+SORTED = [
+    "collect_list(n)",
+    "array_agg(s)",
+    "collect_set(n)",
+    "collect_set(s)",
+    "collect_list(p)",
+    "collect_list(l)",
+    "collect_set(l)",
+]
 #: By the time of rows.
 ORDERED = {
     "first(s)": lambda rows: rows[0]["s"],
@@ -76,6 +88,7 @@ ORDERED = {
     "min_by(s, n)": lambda rows: _beside(rows, least=True),
     "max_by(s, n)": lambda rows: _beside(rows, least=False),
     "collect_list(s)": lambda rows: [r["s"] for r in rows if r["s"] is not None],
+    "mode(f)": lambda rows: _mode([r["f"] for r in rows if r["f"] is not None]),
     "mode(n)": lambda rows: _mode([r["n"] for r in rows if r["n"] is not None]),
 }
 
@@ -116,6 +129,7 @@ def rows(number: int = 240, seed: int = 7) -> list[dict[str, Any]]:
             "day": some(datetime(2026, 1, 1 + chance.randrange(20), tzinfo=UTC).date()),
             "at": datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=each * 7919 % 100_000),
             "p": some({"a": chance.randrange(3), "b": chance.choice("xy")}),
+            "l": some([some(chance.randrange(2)) for _ in range(chance.randrange(3))]),
         })  # fmt: skip
     empty = dict.fromkeys(made[0]) | {"g": 6, "at": made[0]["at"]}
     return [*made, empty, {**made[1], "g": 7}]
@@ -228,6 +242,41 @@ def test_what_spark_leaves_open_goes_by_the_time_of_rows(spark, frame):
         for group, (_, value) in found[text].items():
             mine = sorted((r for r in rows() if r["g"] == group), key=lambda r: r["at"])
             assert value == expected(mine), (text, group)
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([1.0, math.nan, math.nan], math.nan), ([math.nan, math.nan, 1.0], math.nan), ([math.nan, 1.0], 1.0),
+        ([float("nan"), float("nan"), 1.0], math.nan), ([2, 1, 2, 1, 3], 1), ([], None),
+    ],
+)  # fmt: skip
+def test_the_most_frequent_value_with_nan(values, found):
+    """Pass: NaN is one value and the greatest, in whatever order they come."""
+    assert repr(value_lists._mode(values)) == repr(found)
+
+
+def test_sums_of_distinct_values_that_no_double_holds():
+    """Pass: infinite, or NaN, as adding them up gives; none ends the run."""
+    assert math.isnan(value_lists._sum([math.inf, -math.inf]))
+    assert value_lists._sum([1.7e308, 1.6e308]) == math.inf
+    assert value_lists._sum([0.1] * 10) == 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hll_sketch_agg(b)",
+        "theta_sketch_agg(b)",
+        "theta_sketch_agg(l)",
+        "sum(DISTINCT ok)",
+        "avg(DISTINCT at)",
+    ],
+)
+def test_what_can_not_be_computed_is_told_before_anything_runs(frame, text):
+    """Pass: with the call and its type."""
+    with pytest.raises(OptionError, match="can't be computed here"):
+        read_columns(list(read_total("t", text).calls), frame)
 
 
 def test_each_function_is_compared():

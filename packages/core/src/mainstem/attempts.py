@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from mainstem.contracts.ddl import literal, quoted
+from mainstem.contracts.columns import json_sql
+from mainstem.contracts.ddl import literal
 from mainstem.contracts.options import option
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ def attempt(frame: DataFrame, value: SparkColumn) -> SparkColumn:
 
 def row_as_json(columns: Iterable[str]) -> str:
     """Return SQL for the bytes of a row, of its columns but for the reserved ones."""
-    plain = ", ".join(quoted(name) for name in columns if not name.startswith("_"))
-    return f"CAST(to_json(struct({plain})) AS BINARY)"
+    return f"CAST({json_sql(columns)} AS BINARY)"
 
 
 def refusal(reason: str, payload: str, *, wanted: bool = True) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import polars as pl
-from mainstem.columns import literal, quoted
+from mainstem.columns import json_sql, literal, quoted
 
 from mainstem_keyed_state.logic import MAIN, Done, Logic, Step
 from mainstem_keyed_state.outputs import IDENTITY
@@ -24,10 +24,10 @@ def refusals(columns: Sequence[str], reasons: Mapping[str, str]) -> list[str]:
         reasons: why it can't, by SQL conditions; the first that holds counts.
     """
     cases = " ".join(f"WHEN {sql} THEN {literal(reason)}" for sql, reason in reasons.items())
-    row = f"to_json(struct({', '.join(map(quoted, columns))}))"
+    row = f"CAST({json_sql({name: quoted(name) for name in columns})} AS BINARY)"
     return [
         f"CASE {cases} END AS {REASON}",
-        f"IF({' OR '.join(f'({sql})' for sql in reasons)}, CAST({row} AS BINARY), NULL) AS {PAYLOAD}",
+        f"IF({' OR '.join(f'({sql})' for sql in reasons)}, {row}, NULL) AS {PAYLOAD}",
     ]
 
 
@@ -118,7 +118,10 @@ class Guard(Logic):
         if known.null_count() == rows.height:
             return usable, None
         others = rows.filter(known.is_not_null())
-        refused = others.rename({REASON: "reason", PAYLOAD: "payload"})
+        # By themselves: the row may have columns of these names.
+        identity = [IDENTITY] if IDENTITY in others.columns else []
+        told = (pl.col(REASON).alias("reason"), pl.col(PAYLOAD).alias("payload"))
+        refused = others.select(*told, *identity)
         return usable.filter(known.is_null()), refused
 
 

@@ -58,7 +58,7 @@ def layout_of(ctx: OperatorContext, name: str, keys: KeyKind, logic: Logic) -> L
             )
         if found.version == logic.version:
             _check(found.tables, tables)
-        layout = replace(found, version=logic.version, tables=tables)
+        layout = replace(found, keys=keys, version=logic.version, tables=tables)
         if layout != found:
             _write(file, layout)
         return layout

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
-from mainstem import DocumentError, Problem, nearest
+from mainstem import DocumentError, PipelineError, Problem, nearest
 
 from mainstem_keyed_state.layout import Layout, layouts_in
 
@@ -51,7 +51,12 @@ def kept(plan: Plan, node: str, key: Sequence[str] | None = None, batch: int | N
     folder = plan.checkpoint / "queries" / _query(plan, node)
     tables: dict[str, Iterator[dict[str, Any]]] = {}
     at = -1
-    for name, layout in layouts.items():
+    taking = list(layouts)
+    if key is not None:
+        # Of a node's states some may go by other keys, which these texts are none of.
+        taking = [name for name, layout in layouts.items() if _takes(layout, key)] or taking
+    for name in taking:
+        layout = layouts[name]
         # What was read first says of which batch all is.
         state = read_state(folder, node, layout, name=name, key=key, batch=batch if at < 0 else at)
         at = state.batch
@@ -61,6 +66,14 @@ def kept(plan: Plan, node: str, key: Sequence[str] | None = None, batch: int | N
     if all(each.tables for each in layouts.values()):
         known = frozenset(_named(n, t) for n, each in layouts.items() for t in each.tables)
     return Kept(tables, known, at)
+
+
+def _takes(layout: Layout, key: Sequence[str]) -> bool:
+    try:
+        layout.keys.of_texts(key)
+    except PipelineError:
+        return False
+    return True
 
 
 def layouts_of(plan: Plan, node: str) -> dict[str, Layout]:

@@ -85,6 +85,8 @@ class PythonByKey(KeyedOperator):
         check_names(self._by(given), "by")
         check_names([column.name for column in options.state], "state")
         check_names([column.name for column in options.table_schema], "schema")
+        if "watermark" in options.options:
+            raise OptionError("the call has a `watermark` already", option="options")
         keys = {name.lower() for name in self._by(given)}
         for column in options.state:
             if column.name.lower() in keys:

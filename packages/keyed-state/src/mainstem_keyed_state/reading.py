@@ -88,12 +88,18 @@ class State:
         return sorted(kept | {t for d in directories for t, q in d.queues.items() if q})
 
     def columns(self, table: str) -> pl.Schema:
-        """Return the columns that a table has, of the latest version that wrote some of it."""
+        """Return the columns that a table has, of the latest version that wrote some of it.
+
+        One version has several layouts where columns came to it, which rows of before lack.
+        """
         layouts = [x for d in self._directories.values() for x in d.layouts if x.table == table]
-        latest = max(layouts, key=lambda layout: layout.version)
-        # `Schema.empty_table` would import pandas.
-        empty = pa.Table.from_batches([], schema=latest.schema)
-        columns = dict(pl.from_arrow(empty).schema)  # type: ignore[union-attr]
+        latest = max(layout.version for layout in layouts)
+        columns: dict[str, pl.DataType] = {}
+        for layout in layouts:
+            if layout.version == latest:
+                # `Schema.empty_table` would import pandas.
+                empty = pa.Table.from_batches([], schema=layout.schema)
+                columns |= pl.from_arrow(empty).schema  # type: ignore[union-attr]
         del columns[KEY]
         return pl.Schema(columns)
 

@@ -112,7 +112,14 @@ class LookupOperator(Operator, Branching, Recorded, Answerable):
         if _ANSWER not in frame.columns:
             frame = self.asked(frame, ctx)
         keys = ", ".join(name for _, name in self.key())
-        cases = [f"WHEN {_ANSWER}.{REFUSAL} IS NOT NULL THEN {_ANSWER}.{REFUSAL}"]
+        types = dict(frame.dtypes)
+        texts = [c.name for c in self._keys(ctx.shapes.only.columns) if types[c.name] == "string"]
+        # Python can't be handed a text that is none: it was asked for as if it were null.
+        cases = [
+            f"WHEN NOT is_valid_utf8({quoted(name)}) THEN {literal(f'{name} is no UTF-8')}"
+            for name in texts
+        ]
+        cases.append(f"WHEN {_ANSWER}.{REFUSAL} IS NOT NULL THEN {_ANSWER}.{REFUSAL}")
         if self.options.missing == "reject":
             words = literal(f"there is nothing for {keys}")
             cases.append(f"WHEN NOT {_ANSWER}.{FOUND} THEN {words}")
@@ -135,7 +142,13 @@ class LookupOperator(Operator, Branching, Recorded, Answerable):
         keys = self._keys(ctx.shapes.only.columns)
         schema = tuple(self.options.table_schema)
         asking = Asking(self.lookup(), self.options, tuple(keys), schema, ctx.node, self._given)
-        columns = [F.col(quoted(column.name)) for column in keys]
+        types = dict(frame.dtypes)
+        columns = [
+            F.try_validate_utf8(quoted(c.name))
+            if types[c.name] == "string"
+            else F.col(quoted(c.name))
+            for c in keys
+        ]
         answer = arrow_call(asking, self.answer.type or "", *columns, once=True)
         return frame.withColumn(_ANSWER, answer)
 

@@ -96,12 +96,13 @@ class Upcast(Operator, Branching):
         held = dict(frame.dtypes)[payload]
         made = arrow_call(
             call,
-            f"STRUCT<version: BIGINT, payload: {held}, reason: STRING>",
-            F.col(quoted(kind)),
+            "STRUCT<version: BIGINT, payload: BINARY, reason: STRING>",
+            # Python can't be handed a text that is no UTF-8; no type is one, and a payload goes as bytes.
+            F.try_validate_utf8(quoted(kind)),
             F.col(quoted(version)).cast("bigint"),
-            F.col(quoted(payload)),
+            F.col(quoted(payload)).cast("binary"),
         )
-        new = {version: "__up.version", payload: "__up.payload"}
+        new = {version: "__up.version", payload: f"CAST(__up.payload AS {held})"}
         columns = [
             f"{new[name]} AS {quoted(name)}" if name in new else quoted(name)
             for name in frame.columns

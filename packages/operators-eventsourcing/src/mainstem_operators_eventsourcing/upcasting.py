@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import secrets
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from mainstem import OptionError
@@ -53,8 +56,7 @@ class Upcasting:
     def __call__(self, kinds: Any, versions: Any, payloads: Any) -> Any:
         import pyarrow as pa
 
-        made: list[tuple[int | None, Any, str | None]] = []
-        texts = pa.types.is_string(payloads.type) or pa.types.is_large_string(payloads.type)
+        made: list[tuple[int | None, bytes | None, str | None]] = []
         for kind, version, payload in zip(
             kinds.to_pylist(), versions.to_pylist(), payloads.to_pylist(), strict=True
         ):
@@ -67,21 +69,21 @@ class Upcasting:
             except ValueError as error:
                 made.append((begun, payload, str(error)))
             else:
-                made.append((reached, brought if texts else brought.encode(), None))
+                made.append((reached, brought, None))
         kind_of: Any = pa.struct(
-            [("version", pa.int64()), ("payload", payloads.type), ("reason", pa.string())]
+            [("version", pa.int64()), ("payload", pa.binary()), ("reason", pa.string())]
         )
         return pa.array(made, kind_of)
 
-    def _up(self, kind: str, version: int, payload: Any) -> tuple[int, str]:
+    def _up(self, kind: str, version: int, payload: bytes | None) -> tuple[int, bytes]:
         """Return the newest version, and what an event says in it.
 
         Raises:
             ValueError: it says nothing that is an object, or a step fails.
         """
         try:
-            said = json.loads(payload)
-        except (TypeError, ValueError, RecursionError):
+            said = None if payload is None else json.loads(payload, parse_float=_read)
+        except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
             raise ValueError("its payload is no JSON object")
@@ -95,6 +97,51 @@ class Upcasting:
                 raise ValueError(f"{what} gives {type(said).__name__}, and no dictionary")
             version += 1
         try:
-            return version, json.dumps(said, ensure_ascii=False, allow_nan=False)
-        except (TypeError, ValueError) as error:
+            return version, _written(said).encode()
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{self._app.name}: what {kind} became is no JSON: {error}") from None
+
+
+class _Number(float):
+    """A number that a float does not hold: as a float, and as it is written."""
+
+    text: str
+
+
+def _read(text: str) -> float:
+    """Return a number of JSON with a point or an exponent."""
+    value = float(text)
+    try:
+        exact = Decimal(text) == Decimal(repr(value))
+    except ArithmeticError:  # an exponent beyond all
+        exact = False
+    if exact:
+        return value
+    number = _Number(text)
+    number.text = text
+    return number
+
+
+def _written(said: Mapping[str, Any]) -> str:
+    """Return an object as JSON: numbers that no step has changed as they were written.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    numbers: list[str] = []
+    mark = f"{secrets.token_hex(8)}:"
+
+    def held(value: Any) -> Any:
+        if isinstance(value, _Number):
+            numbers.append(value.text)
+            return f"{mark}{len(numbers) - 1}"
+        if isinstance(value, dict):
+            return {key: held(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [held(each) for each in value]
+        return value
+
+    text = json.dumps(held(said), ensure_ascii=False, allow_nan=False)
+    if not numbers:
+        return text
+    return re.sub(f'"{mark}([0-9]+)"', lambda found: numbers[int(found[1])], text)

@@ -65,6 +65,24 @@ def taken_columns(
     return found
 
 
+def check_ordered(kind: str | None, whose: str, option: str | None = None) -> None:
+    """Look whether values of a type have an order, as sequences need.
+
+    Args:
+        kind: the type, as Spark calls it; None where it is not known yet.
+        whose: whose sequence it is.
+
+    Raises:
+        OptionError: they have none that is known here.
+    """
+    if kind is not None and kind.startswith(("struct", "array", "map", "variant")):
+        raise OptionError(
+            f"the sequence of {whose} is {kind.upper()}, whose values have no order here",
+            option=option,
+            hint="Make a number or a text of it by `select`, which orders as it does.",
+        )
+
+
 def exact(shape: Shape, name: str) -> str:
     """Return a column's name as the shape has it; options may have it in other case."""
     column = shape.column(name)

@@ -32,7 +32,13 @@ from mainstem import (
 from mainstem.columns import Column, quoted
 from mainstem_keyed_state import KeyedOperator, event_time, lacking
 
-from mainstem_operators_joins.columns import check_columns, exact, pairs, taken_columns
+from mainstem_operators_joins.columns import (
+    check_columns,
+    check_ordered,
+    exact,
+    pairs,
+    taken_columns,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -225,6 +231,7 @@ class StreamTableJoin(KeyedOperator, LoadedFirst, Deriving):
     def rows(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, DataFrame]:
         shapes = ctx.shapes
         table, time = inputs[TABLE], event_time(shapes[TABLE])
+        check_ordered(dict(table.dtypes).get(COMMIT_VERSION), "the table's changes")
         names = [column.name for column in self._late_changes(shapes).columns]
         names += [name for name in (IDENTITY,) if name in table.columns]
         told = [
@@ -274,6 +281,7 @@ class StreamTableJoin(KeyedOperator, LoadedFirst, Deriving):
                 "of windows, which are final, are made a table by `changelog` with the window's start as "
                 "`sequence`, and joined with `as_of: latest`.",
             )
+        check_ordered(table.sequence_type or None, "the table's changes")
         if options.as_of == "latest" and options.when == "complete":
             raise OptionError(
                 "which version is the latest depends on when an event is joined, so it can't be complete",

@@ -200,7 +200,8 @@ class StreamTableLogic(Logic):
         """
         within, reach = self._set.deletes_within, self._set.within
         forget = pl.lit(None, TIME)
-        if within is not None:
+        # An event that looks ahead meets the deletion for as long as it may meet what was before it.
+        if within is not None and not self._set.ahead:
             forget = pl.when(_GONE).then(pl.col(_TIME) + pl.duration(microseconds=within))
         if reach is not None:
             # Of no event that comes out after that, whichever way it looks.
@@ -214,7 +215,8 @@ class StreamTableLogic(Logic):
         versions = versions.filter(~passed(_UNTIL, needed) & ~passed(_DUE, watermark))
         replaced = pl.col(_UNTIL).is_not_null()
         crowded = pl.len().over(KEY) > _PATIENCE
-        look = pl.when(replaced & crowded).then(_UNTIL).when(~replaced).then(_DUE)
+        out_of_use = pl.col(_UNTIL) + pl.duration(microseconds=self._set.ahead)
+        look = pl.when(replaced & crowded).then(out_of_use).when(~replaced).then(_DUE)
         return versions.with_columns(look.alias(_DUE)).drop(_UNTIL)
 
     def _late_changes(self, step: Step, changes: pl.DataFrame) -> pl.DataFrame:

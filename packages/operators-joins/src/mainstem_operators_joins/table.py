@@ -29,7 +29,7 @@ from mainstem.columns import Column, find_column, quoted
 from mainstem_keyed_state import KeyedOperator, event_time, lacking
 from pydantic import model_validator
 
-from mainstem_operators_joins.columns import GONE, check_columns, exact
+from mainstem_operators_joins.columns import GONE, check_columns, check_ordered, exact
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,7 +103,8 @@ class ToTable(KeyedOperator, Expressions, Checked):
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, options = inputs.only, self.options
         check_columns(given, options.key, "key", "the input")
-        find_column(given.columns, options.sequence, "sequence", whose="the input")
+        sequence = find_column(given.columns, options.sequence, "sequence", whose="the input")
+        check_ordered(sequence.type, "the input", "sequence")
         within = options.history.within if options.history else None
         for name, asked in (("deletes_within", options.deletes_within), ("history", within)):
             if asked is not None and given.event_time is None:
@@ -163,6 +164,8 @@ class ToTable(KeyedOperator, Expressions, Checked):
 
     def rows(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, DataFrame]:
         rows, delete = inputs.only, self.options.delete
+        sequence = exact(ctx.shapes.only, self.options.sequence)
+        check_ordered(dict(rows.dtypes).get(sequence), "the input", "sequence")
         # The condition may speak of any column, so it comes before columns are left out.
         gone = f"coalesce({delete or 'false'}, false) AS {GONE}"
         if delete and self.options.on_error == "reject":

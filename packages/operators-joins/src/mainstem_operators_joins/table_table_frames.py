@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Changelog, Inputs, OperatorContext
 from mainstem.attempts import Attempts
-from mainstem.columns import Column, literal, quoted
+from mainstem.columns import Column, json_sql, literal, quoted
 from mainstem_keyed_state.changes import DELETED, SEQUENCE
 
+from mainstem_operators_joins.columns import exact
 from mainstem_operators_joins.table_table_options import LEFT, RIGHT, TableTableJoinOptions
 from mainstem_operators_joins.table_table_sides import (
     CHANGE,
@@ -55,7 +56,11 @@ class Joining:
         self._taken = {name: column.name for name, column in found.items()}
         self._columns = {
             LEFT: list(self._left.names),
-            RIGHT: list(dict.fromkeys([*self._taken.values(), *self._right.key])),
+            RIGHT: list(
+                dict.fromkeys(
+                    [*self._taken.values(), *(exact(self._right, k) for k in self._right.key)]
+                )
+            ),
         }
         self._kinds = {side: dict(frame.dtypes) for side, frame in inputs.items()}
         for side, kinds in self._kinds.items():
@@ -202,8 +207,7 @@ class Joining:
 
     def _json(self, side: str, row: str) -> str:
         """Return SQL for a change's row, by its own names, as JSON."""
-        columns = (f"{row}.{_named(side, name)} AS {quoted(name)}" for name in self._columns[side])
-        return f"to_json(struct({', '.join(columns)}))"
+        return json_sql({name: f"{row}.{_named(side, name)}" for name in self._columns[side]})
 
 
 def _named(side: str, name: str) -> str:

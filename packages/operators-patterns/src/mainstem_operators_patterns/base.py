@@ -34,12 +34,14 @@ from mainstem_operators_patterns.expressions import (
     read_expression,
     referred,
 )
+from mainstem_operators_patterns.kinds import check_types
 from mainstem_operators_patterns.matching import Skip
 from mainstem_operators_patterns.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from mainstem import OperatorContext
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
     from mainstem_operators_patterns.match_logic import Told
 
@@ -206,14 +208,8 @@ class Matching(ByKey):
             columns += [c for c in given.columns if c.name not in keys]
             identity.append(ALL[0].name)
         columns += [Column(name, None) for name in self.measures]
-        seen: dict[str, str] = {}
-        for column in columns:
-            if (known := seen.setdefault(column.name.lower(), column.name)) is not column.name:
-                raise OptionError(
-                    f"there are two columns {known!r}",
-                    option="measures",
-                    hint="Name measures otherwise, or rename the input's columns by `select` before.",
-                )
+        hint = "Name measures otherwise, or rename the input's columns by `select` before."
+        _unlike(columns, "measures", hint)
         held = EventTime(
             MATCH[2].name,
             timedelta(0),
@@ -228,7 +224,9 @@ class Matching(ByKey):
 
         found = dict(super().outputs(inputs))
         if self.options.within is not None:
-            found["timeouts"] = Events([*self._told_by(inputs), *MATCH, *LEFT], identity=[ID])
+            columns = [*self._told_by(inputs), *MATCH, *LEFT]
+            _unlike(columns, "by", "Rename that column by `select` before.")
+            found["timeouts"] = Events(columns, identity=[ID])
         return found
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
@@ -241,6 +239,8 @@ class Matching(ByKey):
             "order": list(options.order),
             "asked": [str(each) for each in self._asked()],
         }
+        if options.rows == "all":  # other columns are kept
+            shaped_by["rows"] = "all"
         return replace(found, shaped_by=shaped_by, waits=True)
 
     def holds(self, inputs: Inputs[Shape]) -> timedelta:
@@ -301,7 +301,27 @@ class Matching(ByKey):
         for at, (sql, (where, name)) in enumerate(self._values().items()):
             self._checked(frame, sql, where, name)
             columns.append(f"({sql}) AS {value(at)}")
-        return frame.selectExpr(*columns)
+        made = frame.selectExpr(*columns)
+        types = dict(made.dtypes)
+        self._check_types({sql: types[value(at)] for at, sql in enumerate(self._values())})
+        return made
+
+    def _check_types(self, types: Mapping[str, str]) -> None:
+        """See that definitions put together what can be.
+
+        Args:
+            types: those of the SQL of one row, as Spark calls them.
+
+        Raises:
+            OptionError: one compares a date with a text, say; names the variable.
+        """
+        for name, expression in self.definitions.items():
+            if not expression.references:
+                continue
+            try:
+                check_types(Definition(expression), types)
+            except ExpressionError as error:
+                raise OptionError(f"{name}: {error}", option="define") from None
 
     def _checked(self, frame: DataFrame, sql: str, option: str, what: str) -> None:
         """See that Spark takes SQL of one row.
@@ -337,6 +357,23 @@ class Matching(ByKey):
         place = {sql: value(at) for at, sql in enumerate(self._values())}
         return [place[sql] for sql in self.vocabulary().values]
 
+    def types(
+        self, rows: Mapping[str, DataFrame], inputs: Inputs[Shape]
+    ) -> Mapping[str, Mapping[str, str | DataType]]:
+        """Return the types of what measures ask, where that is a value of a row or a list of such."""
+        from pyspark.sql.types import ArrayType
+
+        from mainstem_operators_patterns.match_logic import measure
+
+        there = {field.name: field.dataType for field in rows["input"].schema}
+        found: dict[str, str | DataType] = {}
+        for at, (each, column) in enumerate(self._told(inputs).asked):
+            if each.function in ("first", "last", "prev", "min", "max"):
+                found[measure(at)] = there[column]
+            elif each.function == "collect_list":
+                found[measure(at)] = ArrayType(there[column])
+        return {"": found}
+
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         from mainstem_operators_patterns.match_logic import measure
 
@@ -350,6 +387,15 @@ class Matching(ByKey):
         asked = {measure(at) for at in places.values()}
         kept = [quoted(name) for name in frame.columns if name not in asked]
         return frame.selectExpr(*kept, *shown)
+
+
+def _unlike(columns: Sequence[Column], option: str, hint: str) -> None:
+    """Refuse columns two of which have one name."""
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.lower() in seen:
+            raise OptionError(f"there are two columns {column.name!r}", option=option, hint=hint)
+        seen.add(column.name.lower())
 
 
 def _tie(frame: DataFrame, order: list[str]) -> str:

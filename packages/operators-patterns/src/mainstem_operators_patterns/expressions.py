@@ -7,9 +7,11 @@ is SQL of one row, which Spark computes.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -186,19 +188,27 @@ def _reference(function: str, inner: str, variables: Collection[str]) -> Referen
 
 # -- definitions that look at rows before ----------------------------------------------------------
 
+
+def _comparison(work: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def compared(a: Any, b: Any) -> bool:
+        if a != a or b != b:  # NaN
+            return work(a != a, b != b)
+        return work(a, b)
+
+    return compared
+
+
 #: Computes something of what was added up and of a row's values.
 Computed = Callable[[Sequence[Any], Sequence[Any]], Any]
 
-_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": lambda a, b: a == b,
-    "==": lambda a, b: a == b,
-    "<>": lambda a, b: a != b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
+#: By a sign, whether two values of one kind are so: NaN is the greatest number, and equal to itself.
+COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
+    sign: _comparison(work)
+    for sign, work in (
+        ("=", operator.eq), ("==", operator.eq), ("<>", operator.ne), ("!=", operator.ne),
+        ("<", operator.lt), ("<=", operator.le), (">", operator.gt), (">=", operator.ge),
+    )
+}  # fmt: skip
 
 
 def _divided(a: Any, b: Any) -> Any:
@@ -219,7 +229,7 @@ _COUNTED: Mapping[str, Callable[[Any, Any], Any]] = {
     "/": _divided,
     "%": _rest,
 }
-_LITERAL = re.compile(r"\d+(\.\d+)?([eE][+-]?\d+)?")
+LITERAL = re.compile(r"\d+(\.\d+)?([eE][+-]?\d+)?")
 _ENDS = {"and", "or", "then", "when", "else", "end"}
 
 
@@ -246,6 +256,7 @@ class Definition:
     Attributes:
         values: the SQL of one row that is needed.
         references: what is asked of rows before.
+        part: the whole, of its parts.
     """
 
     def __init__(self, expression: Expression) -> None:
@@ -255,15 +266,15 @@ class Definition:
         marks = {f"__ref{at}": at for at in range(len(self.references))}
         numbered = iter(marks)
         text = expression.written(lambda _: f" {next(numbered)} ")
-        self._part = _Reader(text, marks).read()
-        self._compute = self._compiled(self._part)
+        self.part = _Reader(text, marks).read()
+        self._compute = self._compiled(self.part)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_compute"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._compute = self._compiled(self._part)
+        self._compute = self._compiled(self.part)
 
     def holds(self, totals: Sequence[Any], values: Sequence[Any]) -> bool:
         """Whether it holds of a row.
@@ -278,7 +289,7 @@ class Definition:
         if part.reference is not None:
             at = part.reference
             return lambda totals, _: totals[at]
-        if _LITERAL.fullmatch(part.sql):
+        if LITERAL.fullmatch(part.sql):
             number = _number(part.sql)
             return lambda _, __: number
         if part.sql:
@@ -322,16 +333,16 @@ def _operation(name: str, parts: Sequence[Computed]) -> Computed:
             return None if found is None else -found
 
         return less
-    work = _COUNTED[name] if name in _COUNTED else _COMPARED[name]
+    work = _COUNTED[name] if name in _COUNTED else COMPARED[name]
     second = parts[1]
 
     def both(t: Sequence[Any], v: Sequence[Any]) -> Any:
         a, b = first(t, v), second(t, v)
         if a is None or b is None:
             return None
-        if isinstance(a, Decimal) and isinstance(b, float):
+        if isinstance(a, Decimal) and isinstance(b, float | timedelta):
             a = float(a)
-        elif isinstance(b, Decimal) and isinstance(a, float):
+        elif isinstance(b, Decimal) and isinstance(a, float | timedelta):
             b = float(b)
         return work(a, b)
 
@@ -403,7 +414,7 @@ class _Reader:
     def _compared(self) -> Part:
         start, found = self._at, self._sum()
         word = self._word()
-        if word in _COMPARED:
+        if word in COMPARED:
             self._at += 1
             return self._made(start, word, found, self._sum())
         negated = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,8 +36,13 @@ ID, BEGIN, FINISH = "match_id", "match_start", "match_end"
 #: Of each row of a match, where rows come out; of a course that took too long, and how far it came.
 NUMBER, CLASSIFIER, ROWS, REACHED = "match_row", "classifier", "rows", "reached"
 
+#: The variable of a row of a match.
+_OF = "__of"
 #: Of matches, and of courses: the token of their pattern.
 PATTERN, COURSE_PATTERN = "__pattern", "pattern"
+_DIGITS = 38  # of a decimal, at most
+#: Definitions compute with as many digits as the product of two decimals has.
+_EXACTLY = decimal.Context(prec=2 * _DIGITS)
 _WAITING, _KEPT, COURSES = "waiting", "rows", "courses"
 _NTH, _DUE = "__n", "__due"
 _STATES = {MATCHED: "matched", WAITING: "waiting"}
@@ -131,15 +137,30 @@ class MatchLogic(Logic):
             _NTH: pl.Int64(),
             _DUE: TIME,
         }
+        # What is told of late rows alone is not kept.
+        held = {n: kind for n, kind in rows.items() if n[0] == "_" or n in (*told.by, *told.rows)}
         self.tables = {
-            _WAITING: waiting_table(rows),
-            _KEPT: Table(pl.Schema({**rows, _NTH: pl.Int64()})),
+            _WAITING: waiting_table(held),
+            _KEPT: Table(pl.Schema({**held, _NTH: pl.Int64()})),
             COURSES: Table(pl.Schema(courses), due=_DUE),
+        }
+
+    #: In version 1 columns were kept that are told of late rows alone, where somebody read these.
+    version = 2
+
+    def migrate(
+        self, state: Mapping[str, pl.DataFrame], version: int
+    ) -> Mapping[str, pl.DataFrame]:
+        return {
+            table: rows.select(
+                n for n in rows.columns if n == KEY or n in self.tables[table].columns
+            )
+            for table, rows in state.items()
         }
 
     def step(self, step: Step) -> Done:
         """Match the rows whose turn has come, and let go of what took too long."""
-        new = step.rows["input"].select(KEY, *self.ports["input"])
+        new = step.rows["input"].select(n for n in step.state[_KEPT].columns if n != _NTH)
         ready, waiting = in_turn(new, step.state[_WAITING], AT, step.watermark)
         kept, courses = step.state[_KEPT], step.state[COURSES]
         due = courses.filter(passed(_DUE, step.watermark)).select(KEY)
@@ -151,7 +172,8 @@ class MatchLogic(Logic):
         mine = courses.join(touched, how="semi", **how)
         before = kept.join(touched, how="semi", **how)
         work = _Work(self, self.book(step), self._ordered(before, ready), mine, step.watermark)
-        work.run()
+        with decimal.localcontext(_EXACTLY):
+            work.run()
         others = [
             kept.join(touched, how="anti", **how),
             courses.join(touched, how="anti", **how),
@@ -215,7 +237,7 @@ class _Work:
         keys = self._rows[KEY].to_list()
         count, begin = len(keys), 0
         seen = set()
-        single = next(iter(self._book.rules.items())) if len(self._book.rules) == 1 else None
+        single = next(iter(self._book.rules.items())) if self._book.names is None else None
         starting = _Starting(self._book.rules)
         while begin < count:
             key, end = keys[begin], begin + 1
@@ -376,7 +398,7 @@ class _Work:
         frame = self._rows[rows] if rows else self._rows.clear()
         return frame.with_columns(
             pl.Series("__match", numbers, pl.Int64()),
-            pl.Series(CLASSIFIER, names, pl.String()),
+            pl.Series(_OF, names, pl.String()),
             pl.Series("__hidden", hides, pl.Boolean()),
             pl.Series(PATTERN, tokens, pl.Binary()),
         )
@@ -390,7 +412,7 @@ class _Work:
             pl.col(AT).last().alias(FINISH),
             pl.col(TIE).first().alias("__tie"),
             *(
-                _measured(reference, column).cast(schema[measure(at)]).alias(measure(at))
+                _measured(reference, column, schema[measure(at)]).alias(measure(at))
                 for at, (reference, column) in enumerate(told.asked)
             ),
         )
@@ -401,7 +423,7 @@ class _Work:
             pl.int_range(1, pl.len() + 1, dtype=pl.Int32()).over("__match").alias(NUMBER)
         )
         own = [name for name in told.rows if name not in told.by]
-        shown = shown.select("__match", NUMBER, CLASSIFIER, *own)
+        shown = shown.select("__match", NUMBER, pl.col(_OF).alias(CLASSIFIER), *own)
         joined = shown.join(matches, on="__match", how="left", maintain_order="left")
         return joined.select(list(schema))
 
@@ -415,7 +437,7 @@ class _Work:
             (pl.col(AT).first() + pl.duration(microseconds=within)).alias(FINISH),
             pl.col(TIE).first().alias("__tie"),
             pl.len().cast(pl.Int32).alias(ROWS),
-            pl.col(CLASSIFIER).last().alias(REACHED),
+            pl.col(_OF).last().alias(REACHED),
         )
         return _with_ids(self._named(found)).select(list(schema))
 
@@ -508,26 +530,50 @@ def _kind(reference: Reference, given: pl.DataType | None) -> pl.DataType:
     return given
 
 
-def _measured(reference: Reference, column: str) -> pl.Expr:
-    """Return what is asked of the rows of a match."""
+def _measured(reference: Reference, column: str, kind: pl.DataType) -> pl.Expr:
+    """Return what is asked of the rows of a match.
+
+    Args:
+        column: that of the value; empty where rows are counted.
+        kind: the type of what comes out.
+    """
     of = pl.col(column) if column else pl.lit(1)
     if reference.variable is not None:
-        mine = pl.col(CLASSIFIER) == reference.variable
+        mine = pl.col(_OF) == reference.variable
         if not column:
-            return mine.sum()
+            return mine.sum().cast(kind)
         of = of.filter(mine)
     elif not column:
-        return pl.len()
+        return pl.len().cast(kind)
     function = reference.function
     if function == "count":
-        return of.count()
-    if function in ("first", "last"):
-        return of.first() if function == "first" else of.last()
-    if function == "prev":
-        return of.get(-2, null_on_oob=True)
-    if function == "collect_list":
-        return of.drop_nulls().implode()
-    total = {"sum": of.sum(), "avg": of.cast(pl.Float64).mean(), "min": of.min(), "max": of.max()}
-    if function == "sum":  # of nothing it is null
-        return pl.when(of.count() > 0).then(of.sum())
-    return total[function]
+        found = of.count()
+    elif function in ("first", "last"):
+        found = of.first() if function == "first" else of.last()
+    elif function == "prev":
+        found = of.get(-2, null_on_oob=True)
+    elif function == "collect_list":
+        found = of.drop_nulls().implode()
+    elif function == "avg":
+        found = of.cast(pl.Float64).mean()
+    elif function == "sum":
+        found = _sum(of, kind)
+    elif function == "min":
+        found = of.min()
+    else:  # NaN is the greatest number
+        found = of.nan_max() if kind in (pl.Float32, pl.Float64) else of.max()
+    return found.cast(kind)
+
+
+def _sum(of: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """Return a sum; null of nothing, and where its type does not hold it."""
+    if kind == pl.Float64():
+        total = of.cast(pl.Float64).sum()
+    else:  # added up exactly, and not in the values' own type, where it would wrap
+        scale = getattr(kind, "scale", 0)
+        fits = of.cast(pl.Float64).sum().abs() < 10.0 ** (_DIGITS - scale)
+        # What does not fit is not added up at all: Polars would end the run for it.
+        exact = pl.when(fits).then(of.cast(pl.Decimal(_DIGITS, scale)))
+        total = exact.sum().cast(kind, strict=False)
+        return pl.when(fits & (of.count() > 0)).then(total)
+    return pl.when(of.count() > 0).then(total)

@@ -8,6 +8,7 @@ preferred to it is left.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -168,6 +169,9 @@ def _added(function: str, total: Any, value: Any) -> Any:
         return value
     if function == "sum":
         return total + value
+    if total != total or value != value:  # NaN, the greatest number
+        other = value if total != total else total
+        return other if function == "min" else math.nan
     return min(total, value) if function == "min" else max(total, value)
 
 

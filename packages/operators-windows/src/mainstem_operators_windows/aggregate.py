@@ -369,7 +369,8 @@ class Aggregate(KeyedOperator, Expressions, Checked, Deriving):
         if column.nullable and column.name not in ctx.timed:
             rows = self._counted(rows, window.on, ctx)
         time = given.event_time
-        if time is None or not time.ends or not _timed(given, window):
+        own = window.session is not None or window.by_rows  # bounds that are times of rows
+        if own or time is None or not time.ends or not _timed(given, window):
             return rows, window.on
         # The end of an interval is not in it, and Spark must know the time's column again.
         before = F.expr(f"{quoted(window.on)} - INTERVAL 1 MICROSECOND")

@@ -36,22 +36,27 @@ class _Past:
     squares: float = 0.0
 
     def aged(self, at: int, half_life: int) -> None:
-        """Let time pass."""
-        left = 0.5 ** (max(at - self.at, 0) / half_life)
+        """Let time pass: after long enough nothing is known, as where the past has been let go of."""
+        away = max(at - self.at, 0)
         self.at = at
+        if away >= _FORGOTTEN * half_life:
+            self.rows = self.values = self.mean = self.squares = 0.0
+            return
+        left = 0.5 ** (away / half_life)
         self.rows *= left
         self.values *= left
         self.squares *= left
 
     def add(self, value: float | None) -> None:
-        """Take in a row."""
+        """Take in a row; a value that a double can't square counts as none, or it would outlive all."""
         self.rows += 1.0
         if value is None or not math.isfinite(value):
             return
-        self.values += 1.0
         away = value - self.mean
-        self.mean += away / self.values
-        self.squares += away * (value - self.mean)
+        mean = self.mean + away / (self.values + 1.0)
+        squares = self.squares + away * (value - mean)
+        if math.isfinite(squares):
+            self.values, self.mean, self.squares = self.values + 1.0, mean, squares
 
     def told(self, what: str, value: float | None, half_life: int) -> float | None:
         """Return what is asked for of a row that comes now."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Changelog, Events, OperatorContext, OptionError
-from mainstem.columns import literal, quoted
+from mainstem.columns import json_sql, literal, quoted
 
 if TYPE_CHECKING:
     from mainstem_keyed_state import Port
@@ -89,11 +89,8 @@ def aside_columns(given: Changelog, by: Sequence[str]) -> list[str]:
     from mainstem_operators_windows.table_totals_logic import LATE, REFUSED
 
     def row(struct: str) -> str:
-        columns = (
-            f"{struct}.{quoted(column)} AS {quoted(name)}"
-            for name, column in asides(given, by).items()
-        )
-        return f"to_json(struct({', '.join(columns)}))"
+        columns = asides(given, by).items()
+        return json_sql({name: f"{struct}.{quoted(column)}" for name, column in columns})
 
     late, refused = f"_{LATE}", f"_{REFUSED}"
     told = {

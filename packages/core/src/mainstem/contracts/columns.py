@@ -181,18 +181,20 @@ def with_unknown(columns: Sequence[Column], unknown: str | None) -> tuple[Column
     return (*columns, Column(unknown, "variant"))
 
 
-def json_sql(columns: Iterable[str], *, nulls: bool = False) -> str:
+def json_sql(columns: Iterable[str] | Mapping[str, str], *, nulls: bool = False) -> str:
     """Return SQL of a row as a JSON object: times by ISO 8601 in UTC, bytes as base64.
 
     Args:
-        columns: the names of a frame's columns; reserved ones are left out.
+        columns: the names of a frame's columns, of which reserved ones are left out; or SQL by name.
         nulls: whether what is null is written, instead of left out.
     """
-    names = [name for name in columns if not name.startswith("_")]
-    if not names:
+    if not isinstance(columns, Mapping):
+        columns = {name: quoted(name) for name in columns if not name.startswith("_")}
+    if not columns:
         return "'{}'"
     options = (
         f"map('timestampFormat', {literal(_TIME + 'XXX')}, "
         f"'timestampNTZFormat', {literal(_TIME)}, 'ignoreNullFields', '{str(not nulls).lower()}')"
     )
-    return f"to_json(struct({', '.join(map(quoted, names))}), {options})"
+    values = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in columns.items())
+    return f"to_json(struct({values}), {options})"

@@ -12,7 +12,13 @@ from mainstem_operators_windows.totals.bits import Bits, Booleans
 from mainstem_operators_windows.totals.calls import Call
 from mainstem_operators_windows.totals.extremes import By, Extreme, First
 from mainstem_operators_windows.totals.moments import Moments
-from mainstem_operators_windows.totals.sketches import FREQUENT, FrequentItems, Sketch, is_sketch
+from mainstem_operators_windows.totals.sketches import (
+    FREQUENT,
+    UNSKETCHED,
+    FrequentItems,
+    Sketch,
+    is_sketch,
+)
 from mainstem_operators_windows.totals.sums import Count, FloatSum, Sum
 from mainstem_operators_windows.totals.value_lists import Values
 
@@ -84,12 +90,14 @@ def _refuse(call: Call, types: Sequence[str]) -> None:
     """Refuse a call of types that state by key can't do."""
     found = _class(call)
     numeric = found in (Sum, Moments) or call.function in (
-        "percentile", "percentile_cont", "percentile_disc", "median",
+        "percentile", "percentile_cont", "percentile_disc", "median", "sum", "avg", "mean",
     )  # fmt: skip
     for kind in types:
         if numeric and kind.split("(")[0] not in _NUMBERS:
             raise _unable(call, kind)
         if found is FrequentItems and kind not in FREQUENT:
+            raise _unable(call, kind)
+        if found is Sketch and kind.startswith(UNSKETCHED):
             raise _unable(call, kind)
     compared = {
         Extreme: types[:1],

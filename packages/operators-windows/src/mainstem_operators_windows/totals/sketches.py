@@ -122,6 +122,9 @@ class _IntegerQuantiles(_Quantiles):
         return (_library().PyLongsSerDe(),)
 
 
+#: Spark's types that the library's sketches do not take as Spark's do.
+UNSKETCHED = ("binary", "array")
+
 _KINDS: Mapping[str, type[_Kind]] = {
     "hll_sketch_agg": _HyperLogLog,
     "theta_sketch_agg": _Theta,

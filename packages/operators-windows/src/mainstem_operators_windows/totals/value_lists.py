@@ -18,7 +18,7 @@ from mainstem_operators_windows.totals.accumulator import (
     where,
 )
 from mainstem_operators_windows.totals.calls import Call, fractions
-from mainstem_operators_windows.totals.sums import DIGITS, EXACTLY
+from mainstem_operators_windows.totals.sums import DIGITS, EXACT, EXACTLY
 
 
 class Values(Accumulator):
@@ -39,9 +39,11 @@ class Values(Accumulator):
             known = " AND ".join(f"({text}) IS NOT NULL" for text in call.arguments)
             value = f"CASE WHEN {known} THEN struct({', '.join(call.arguments)}) END"
             return [where(call, value)]
-        value = call.arguments[0]
-        if asked.types[0] in ("float", "double"):
-            value = f"({value}) + CAST(0 AS {asked.types[0]})"  # there is one zero
+        value, kind = call.arguments[0], asked.types[0]
+        if (call.function == "sum" or averages(call)) and not kind.startswith(EXACT):
+            value, kind = f"CAST({value} AS DOUBLE)", "double"
+        if kind in ("float", "double"):
+            value = f"({value}) + CAST(0 AS {kind})"  # there is one zero
         return [where(call, value)]
 
     @property
@@ -53,11 +55,16 @@ class Values(Accumulator):
         return bool(self.order) and self.call.function in ("collect_list", "array_agg")
 
     @property
+    def _boxed(self) -> bool:
+        """Whether values are kept in structs: with their order, or since a list would be many values."""
+        return self._ordered or isinstance(self.kinds[0], pl.List)
+
+    @property
     def _kind(self) -> pl.DataType:
-        if not self._ordered:
+        if not self._boxed:
             return self.kinds[0]
-        order = {f"by{n}": kind for n, kind in enumerate(self.order.values())}
-        return pl.Struct({**order, "value": self.kinds[0]})
+        order = enumerate(self.order.values() if self._ordered else ())
+        return pl.Struct({**{f"by{n}": kind for n, kind in order}, "value": self.kinds[0]})
 
     @property
     def once(self) -> bool:
@@ -69,9 +76,11 @@ class Values(Accumulator):
 
     def lifted(self, weight: pl.Expr) -> list[pl.Expr]:
         value = self._input()
-        if self._ordered:
-            order = [pl.col(name).alias(f"by{n}") for n, name in enumerate(self.order)]
-            value = pl.struct(*order, value.alias("value"))
+        if self._boxed:
+            order = enumerate(self.order if self._ordered else ())
+            value = pl.struct(
+                *(pl.col(name).alias(f"by{n}") for n, name in order), value.alias("value")
+            )
         none = pl.lit([], pl.List(self._kind))
         one = pl.when(self._input().is_not_null()).then(pl.concat_list(value)).otherwise(none)
         return [one.alias(self._name("values"))]
@@ -89,7 +98,7 @@ class Values(Accumulator):
         if function == "count":
             return pl.Int64()
         if function == "mode":
-            return self.kinds[0]
+            return pl.Float64() if self.kinds[0] in FLOATS else self.kinds[0]
         if function in ("collect_list", "array_agg", "collect_set"):
             return pl.List(self.kinds[0])
         if function == "sum":
@@ -109,15 +118,17 @@ class Values(Accumulator):
         function = self.call.function
         if function == "count":
             return [values.list.len().cast(pl.Int64).alias(name)]
-        if function == "collect_set":
-            sortable = not isinstance(self.kinds[0], (pl.Struct, pl.List))
-            return [(values.list.sort() if sortable else values).alias(name)]
-        if function in ("collect_list", "array_agg"):
-            if not self._ordered:
-                return [values.alias(name)]
+        if function in ("collect_set", "collect_list", "array_agg"):
             element = pl.element()
-            order = [element.struct.field(f"by{n}") for n, _ in enumerate(self.order)]
-            return [values.list.eval(element.sort_by(order).struct.field("value")).alias(name)]
+            if self._ordered:
+                element = element.sort_by(
+                    [element.struct.field(f"by{n}") for n, _ in enumerate(self.order)]
+                )
+            if self._boxed:
+                values = values.list.eval(element.struct.field("value"))
+            elif function == "collect_set" and not isinstance(self.kinds[0], pl.Struct):
+                values = values.list.sort()
+            return [values.alias(name)]
         kind = self._told()
         compute = _settling(self.call, kind)
         return [
@@ -126,7 +137,7 @@ class Values(Accumulator):
 
     def result(self, kind: str) -> str:
         (only,) = self.told
-        return f"CAST({only} AS {kind})" if self.call.function == "sum" else only
+        return f"CAST({only} AS {kind})" if self.call.function in ("sum", "mode") else only
 
 
 def _settling(call: Call, kind: pl.DataType) -> Callable[[list[Any]], Any]:
@@ -140,7 +151,7 @@ def _settling(call: Call, kind: pl.DataType) -> Callable[[list[Any]], Any]:
             if not values:
                 return None
             if isinstance(values[0], float):
-                return math.fsum(values) / (len(values) if divide else 1)
+                return _sum(values) / (len(values) if divide else 1)
             exact = Decimal(0)
             for value in values:
                 exact = EXACTLY.add(exact, Decimal(value))
@@ -179,10 +190,19 @@ def _percentile(ranked: Sequence[float], fraction: float, *, discrete: bool) -> 
     return (higher - place) * ranked[lower] + (place - lower) * ranked[higher]
 
 
+def _sum(values: list[float]) -> float:
+    """Return a sum: rounded once, where it is finite."""
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # beyond all doubles, or infinite both ways
+        return sum(values)
+
+
 def _mode(values: list[Any]) -> Any:
-    """Return the most frequent value, of several the least."""
+    """Return the most frequent value, of several the least; NaN is the greatest number, and one value."""
     if not values:
         return None
-    counts = Counter(values)
+    counts = Counter(math.nan if value != value else value for value in values)
     most = max(counts.values())
-    return min(value for value, number in counts.items() if number == most)
+    found = [value for value, number in counts.items() if number == most]
+    return min(found, key=lambda value: (value != value, value))
