@@ -243,6 +243,20 @@ def test_what_has_no_text_is_refused_before_a_run():
         sink.check_types([*odd.columns, *odd.change_columns], odd)
 
 
+def test_calls_have_so_many_rows_and_bytes_at_most():
+    """Pass: a row that has more goes alone, and none is left out."""
+    from mainstem_cache_redis.rows import _BYTES, _ROWS, _parts
+
+    small = [(b"k", b"v", 2)] * (_ROWS + 1)
+    large = [(b"k", b"v" * (_BYTES // 2), 2)] * 3 + [
+        (b"k", b"v" * (2 * _BYTES), 2),
+        (b"k", b"v", 2),
+    ]
+    assert [len(part) for part in _parts(small)] == [_ROWS, 1]
+    assert [len(part) for part in _parts(large)] == [1, 1, 1, 1, 1]
+    assert list(_parts([])) == []
+
+
 def test_what_is_packed_for_redis_can_be_read_back():
     """Pass: any bytes, for rows that are refused."""
     from mainstem_cache_redis.rows import values_of

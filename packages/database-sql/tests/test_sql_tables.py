@@ -179,6 +179,23 @@ MISFITS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("product", "kind"),
+    [
+        ("postgres", "DATE"), ("postgres", "TIMESTAMP"), ("postgres", "TIME"), ("postgres", "MONEY"),
+        ("postgres", "INTERVAL"), ("postgres", "BIT(3)"), ("mariadb", "DATE"), ("mariadb", "DATETIME"),
+        ("mariadb", "TIME"), ("mariadb", "YEAR"),
+    ],
+)  # fmt: skip
+@pytest.mark.in_turn
+def test_a_column_that_makes_another_value_of_a_text_is_refused(place_in, product, kind):
+    """Pass: a zone, a fraction or the time itself would be lost without a word."""
+    place = place_in(product)
+    place.ask(f"CREATE TABLE {{t}} (s {kind})")
+    with pytest.raises(OptionError, match="which can't hold string"):
+        place.write([{"s": "2024-01-01T10:00:00+05:00"}], "s STRING", "microbatch")
+
+
 def test_all_that_does_not_fit_is_told_at_once(place):
     """Pass: one error of the option `table` names every column that is missing, of a wrong type, or
     needed and not written, and the index that the key lacks; and nothing was changed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from deltalake import DeltaTable
@@ -129,6 +130,41 @@ def test_tables_that_demand_what_nobody_looks_at_are_told(pipeline):
         (DocumentError, OptionError), match=r"the table demands positive \(id > 0\)"
     ):
         document(pipeline, "id INT").run()
+
+
+@pytest.mark.parametrize(
+    ("configuration", "metadata", "told"),
+    [
+        ({"delta.columnMapping.mode": "name"}, {}, "delta.columnMapping.mode name"),
+        ({}, {"delta.generationExpression": "id + 1"}, "day: id + 1"),
+        ({}, {"delta.identity.start": 1}, "day: 1"),
+        ({}, {}, None),
+    ],
+)
+def test_what_writers_are_to_do_and_nobody_here_does_is_told(configuration, metadata, told):
+    """Pass: columns by other names, and those that are computed; rows would be null there without a word."""
+    table = Table.__new__(Table)
+    field = SimpleNamespace(name="day", nullable=True, metadata=metadata)
+    table.delta = SimpleNamespace(
+        metadata=lambda: SimpleNamespace(configuration=configuration),
+        schema=lambda: SimpleNamespace(fields=[field]),
+    )
+    demands = table.demands()
+    assert demands == [] if told is None else told in demands[0]
+
+
+def test_a_batch_that_changes_nothing_is_in_the_ledger_too(tmp_path):
+    """Pass: a delete of a key that is not there makes no commit of the library's own, and one of ours."""
+    import pyarrow as pa
+    from mainstem_lake.testing import LedgerBatch
+
+    made, _ = put(tmp_path / "t", pa.table({"id": [1], "_sequence": ["1"]}))
+    changes = pa.table({"id": [7], "_sequence": ["2"], "__gone": [True]})
+    before = made.version
+    made.merge(changes, ["id"], LedgerBatch(), once=True, guarded=True)
+    again = Table(DeltaOptions(path=str(tmp_path / "t")))
+    assert again.version == before + 1
+    assert any(again.known(entry) is not None for entry in made.entries(LedgerBatch(), once=True))
 
 
 def put(folder, table):

@@ -13,7 +13,7 @@ from deltalake.schema import PrimitiveType
 from mainstem import PermanentError
 from mainstem_lake.testing import changes_of, rows_of
 from mainstem_lake_delta.options import DeltaSourceOptions
-from mainstem_lake_delta.table import DeltaReceiver
+from mainstem_lake_delta.table import DeltaReceiver, Table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.date32())])
 DAY = date(2026, 1, 2)
@@ -86,6 +86,51 @@ def test_a_row_that_is_replaced_in_one_version_goes_before_it_comes(table):
         found = changes_of(made)
     assert sorted(found[:2]) == [("delete", 1, "a", 2, "0"), ("delete", 2, "b", 2, "0")]
     assert found[2:] == [("insert", 1, "A", 2, "1")]
+
+
+def test_an_update_that_gives_a_row_another_key_is_one_row_less_and_one_more(table):
+    """Pass: the old key is deleted, also where others are updated beside it."""
+    add(table, (1, "a", DAY), (2, "b", DAY))
+    with receiver(table, snapshot="never") as made:
+        DeltaTable(table).update(updates={"id": "id * 9", "name": "'x'"}, predicate="id = 1")
+        DeltaTable(table).update(updates={"name": "'y'"}, predicate="id = 2")
+        found = changes_of(made)
+    assert found[:2] == [("delete", 1, "a", 2, "0"), ("insert", 9, "x", 2, "1")]
+    assert [change[:3] for change in found[2:]] == [("update_postimage", 2, "y")]
+
+
+def test_changes_of_partitions_that_the_library_does_not_find_are_told(tmp_path):
+    """Pass: with what it is; the rows of a snapshot of them are read."""
+    path = str(tmp_path / "table")
+    DeltaTable.create(path, schema=SCHEMA, partition_by=["name"], configuration=FEED)
+    add(path, (1, "New York", DAY))
+    with receiver(path) as made:
+        assert changes_of(made)[0][:3] == ("insert", 1, "New York")
+        add(path, (2, "New York", DAY))
+        with pytest.raises(PermanentError, match="other signs than letters and digits"):
+            changes_of(made)
+
+
+def test_a_table_whose_files_have_other_names_is_not_read(table, monkeypatch):
+    """Pass: with column mapping all would be null."""
+    monkeypatch.setattr(Table, "_mapped", lambda _: ["delta.columnMapping.mode name"])
+    with pytest.raises(PermanentError, match="columns of other names"), receiver(table):
+        pass
+
+
+def test_values_of_other_types_are_not_read_as_if_they_were_of_these(tmp_path):
+    """Pass: no text becomes a number, and none is rounded; what is wider holds what is narrower."""
+    path = str(tmp_path / "table")
+    DeltaTable.create(path, schema=SCHEMA, configuration=FEED)
+    add(path, (1, "007", DAY))
+    for schema, told in (
+        ("id BIGINT, name BIGINT", "name is no BIGINT"),
+        ("id INT, name STRING", "id is no INT"),
+    ):
+        with receiver(path, schema=schema) as made, pytest.raises(PermanentError, match=told):
+            changes_of(made)
+    with receiver(path, schema="id DECIMAL(20,0), name STRING, day DATE") as made:
+        assert changes_of(made)[0][:3] == ("insert", 1, "007")
 
 
 def test_rows_as_they_were_are_told_if_asked_for(table):

@@ -128,6 +128,24 @@ def test_small_files_become_larger_ones(pipeline):
     assert rows(pipeline, "id") == [(n,) for n in range(5)]
 
 
+def test_files_are_brought_together_so_many_rows_at_a_time(tmp_path, monkeypatch):
+    """Pass: no more rows are read at once than a file may have, and none is lost."""
+    schema = pa.schema([("id", pa.int64())])
+    table = Table(options(tmp_path, file_rows=10))
+    table.make(schema)
+    for number in range(7):
+        put(table, pa.table({"id": range(4 * number, 4 * number + 4)}), number)
+    seen, read = [], Table._read
+    monkeypatch.setattr(
+        Table,
+        "_read",
+        lambda self, tasks: (found := read(self, tasks), seen.append(found.num_rows))[0],
+    )
+    assert table.compact() == (6, 3)
+    assert seen == [8, 8, 8]
+    assert sorted(row["id"] for row in table.open.scan().to_arrow().to_pylist()) == list(range(28))
+
+
 def test_a_key_can_be_of_any_number_of_rows_and_values(tmp_path):
     """Pass: a change of more keys than are looked for one by one; nulls, and lists that are null, stay so."""
     kind = pa.list_(pa.struct([("a", pa.int32())]))

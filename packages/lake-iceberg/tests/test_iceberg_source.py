@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,9 @@ from mainstem_lake_iceberg.options import IcebergOptions, IcebergSourceOptions
 from mainstem_lake_iceberg.rows import difference
 from mainstem_lake_iceberg.table import IcebergReceiver, Table
 from pyiceberg.expressions import EqualTo
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import DataScan, FileScanTask
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, StringType
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.date32())])
@@ -175,6 +179,35 @@ def test_what_can_not_be_read_is_told(table, tmp_path):
     table.overwrite(of((3, "c", DAY)))
     table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
     with receiver(tmp_path, cursor) as made, pytest.raises(PermanentError, match="has expired"):
+        changes_of(made)
+
+
+def test_rows_that_were_deleted_beside_their_files_are_an_error(table, tmp_path, monkeypatch):
+    """Pass: of the table as it is, and among changes: neither is read as if nothing had been deleted.
+
+    The library writes no such tables, so what it would find in one is put before it.
+    """
+    table.append(of((1, "a", DAY)))
+    with receiver(tmp_path) as made:
+        changes_of(made)
+        cursor = made.cursor()
+        table.append(of((2, "b", DAY)))
+    with monkeypatch.context() as patch:
+        plan = DataScan.plan_files
+
+        def planned(scan):
+            return [FileScanTask(each.file, {each.file}) for each in plan(scan)]
+
+        patch.setattr(DataScan, "plan_files", planned)
+        with receiver(tmp_path) as made, pytest.raises(PermanentError, match="merge on read"):
+            changes_of(made)
+    found = Snapshot.manifests
+
+    def manifests(snapshot, io):
+        return [SimpleNamespace(content=ManifestContent.DELETES), *found(snapshot, io)]
+
+    monkeypatch.setattr(Snapshot, "manifests", manifests)
+    with receiver(tmp_path, cursor) as made, pytest.raises(PermanentError, match="merge on read"):
         changes_of(made)
 
 

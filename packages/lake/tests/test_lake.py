@@ -12,8 +12,8 @@ from mainstem.columns import arrow_type, read_columns
 from mainstem_lake.files import write_files, written
 from mainstem_lake.options import LakeOptions
 from mainstem_lake.receiver import _behind
-from mainstem_lake.sink import _fits
 from mainstem_lake.table import Room, actual, fitted
+from mainstem_lake.table import fits as types_fit
 
 
 class Folder(Room):
@@ -85,6 +85,16 @@ def test_a_file_has_so_many_rows_at_most(tmp_path, size):
     assert [*write_files(Folder(tmp_path), options, schema, [], "x", [])] == []
 
 
+def test_a_partition_of_a_long_value_has_a_folder_too(tmp_path):
+    """Pass: one for each value, whose name no file system refuses; the value itself is told beside."""
+    rows = pa.table({"n": [1, 2, 3], "at": ["é" * 90, "é" * 91, "é" * 90]})
+    found = written(Folder(tmp_path), LakeOptions(), rows.schema, ["at"], "x", rows.to_batches())
+    assert sorted(len(f.partition["at"]) for f in found) == [90, 91]
+    folders = [file.path.rpartition("/")[0] for file in found]
+    assert len(set(folders)) == 2
+    assert all(len(folder) < 255 for folder in folders)
+
+
 @pytest.mark.parametrize(
     ("given", "there", "fits"),
     [
@@ -96,12 +106,29 @@ def test_a_file_has_so_many_rows_at_most(tmp_path, size):
         ("ARRAY<INT>", "STRUCT<a: INT>", False),
         ("MAP<STRING, INT>", "MAP<STRING, BIGINT>", True),
         ("TIMESTAMP", "TIMESTAMP_NTZ", False),
+        ("STRING", "BIGINT", False),
+        ("BIGINT", "STRING", False),
+        ("BIGINT", "BOOLEAN", False),
+        ("BIGINT", "TIMESTAMP", False),
+        ("DOUBLE", "FLOAT", False),
+        ("DECIMAL(19,2)", "DOUBLE", False),
+        ("DECIMAL(10,2)", "DECIMAL(12,2)", True),
+        ("DECIMAL(10,2)", "DECIMAL(12,5)", False),
+        ("INT", "DECIMAL(12,2)", True),
+        ("INT", "DECIMAL(11,2)", False),
+        ("BIGINT", "DOUBLE", False),
+        ("INT", "DOUBLE", True),
+        ("INT", "FLOAT", False),
+        ("SMALLINT", "FLOAT", True),
+        ("DATE", "TIMESTAMP", True),
+        ("DATE", "STRING", True),
+        ("TIMESTAMP", "DATE", False),
     ],
 )
 def test_types_that_hold_all_values_fit(given, there, fits):
     """Pass: within structs, lists and maps too; no field of a struct is left out."""
     one, two = (arrow_type(read_columns(f"x {kind}")[0].type) for kind in (given, there))
-    assert _fits(one, two) is fits
+    assert types_fit(one, two) is fits
 
 
 def test_rows_are_brought_into_the_columns_of_a_table():

@@ -154,6 +154,7 @@ def test_nodes_that_are_not_there_or_are_none(opensearch):
         ({"index": "x-{"}, "a brace itself is written twice"),
         ({"id": "{note}"}, "the table's key is id, and the id names note"),
         ({"routing": "note"}, "note is not in the table's key"),
+        ({"id": "{id}{note}"}, "need a sign between them"),
     ],
 )
 def test_wrong_documents_are_told(pipeline, options, told):
@@ -251,6 +252,26 @@ def test_refusals_of_a_request_that_is_sent_again_are_told_once(monkeypatch):
     """Pass: where one half was refused and the other half could not be sent."""
     node = Answers(LargeError("413"), [WRONG], TransientError("gone"), [WRONG, OK])
     assert len(sent(monkeypatch, node, 2)) == 1
+
+
+@pytest.mark.in_turn
+def test_ids_that_a_template_makes_are_of_one_row_and_no_longer_than_ids_are(
+    pipeline, opensearch, index
+):
+    """Pass: what stands between columns is written otherwise in their values, as `verify` reads it; a row whose
+    id no node takes is refused alone."""
+    rows = [
+        {"shop": shop, "id": 1, "at": sequence(1, 0), "note": "x"}
+        for shop in ("a-1", "a", "é" * 300)
+    ]
+    pipeline.feed("0.jsonl", rows)
+    more = {"bad": pipeline.sink("bad", "table.rejected")}
+    document(pipeline, opensearch, index, ("shop", "id"), more=more, id="{shop}-{id}").run()
+    assert [row["reason"] for row in pipeline.rows("bad")] == ["an id has 1 to 512 bytes"]
+    assert set(opensearch.documents(index)) == {"a%2D1-1", "a-1"}
+    verified = ["verify", str(pipeline.file), "--sink", "table", "--format", "json"]
+    ended = CliRunner().invoke(app, verified, catch_exceptions=False)
+    assert json.loads(ended.output)["held"] == 2
 
 
 @pytest.mark.in_turn

@@ -58,7 +58,7 @@ class Holding:
             fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
             versioned = fields.pop(VERSION_FIELD.encode(), None) is not None
             held = {_text(field): _text(value) for field, value in fields.items()}
-            if versioned and self._template.filled(held) == _text(name):
+            if versioned and self._template.row_filled(held) == _text(name):
                 yield name.decode(errors="replace"), content_of(fields)
 
     def _strings(self, commands: Commands, names: list[bytes]) -> Iterator[tuple[str, str]]:
@@ -79,7 +79,7 @@ class Holding:
         if not isinstance(held, dict):
             return True
         texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in held.items()}
-        return self._template.filled(texts) == _text(name)
+        return self._template.row_filled(texts) == _text(name)
 
     def _names(self, commands: Commands) -> Iterator[list[bytes]]:
         seen: set[bytes] = set()

@@ -264,4 +264,5 @@ class RedisTableOptions(ConnectionOptions):
             raise ValueError("expected the key's columns in braces, such as customer:{id}")
         if value.startswith("mainstem:"):
             raise ValueError("names that begin with mainstem: are kept for what is known of rows")
+        Template(value).apart()
         return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: A call sets so many rows at most: Redis does nothing else meanwhile.
-_ROWS = 500
+_ROWS, _BYTES = 500, 8 * 2**20
 #: How long Redis remembers the run that wrote last, in seconds.
 _KEPT = 90 * 24 * 3600
 #: Before the name of a row: that it was deleted, and by which version.
@@ -99,6 +99,21 @@ _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 _ALONE = "its name has a } and no pair of braces: no other name goes where it is in a cluster"
 
 
+def _parts(changes: Sequence[_Change]) -> Iterator[list[_Change]]:
+    """Cut changes into calls: Redis hangs up on who sends more than its buffer holds."""
+    part: list[_Change] = []
+    size = 0
+    for change in changes:
+        larger = size + len(change[0]) + len(change[1])
+        if part and (len(part) == _ROWS or larger > _BYTES):
+            yield part
+            part, larger = [], larger - size
+        part.append(change)
+        size = larger
+    if part:
+        yield part
+
+
 class Rows(ChangeTarget):
     """Sets the rows of a task over one connection, or one to each server of a cluster.
 
@@ -121,8 +136,7 @@ class Rows(ChangeTarget):
 
     def write(self, sets: pa.Table, deletes: pa.Table, refused: Refused) -> None:
         changes = [*_changes(deletes), *_changes(sets)]
-        for start in range(0, len(changes), _ROWS):
-            part = changes[start : start + _ROWS]
+        for part in _parts(changes):
             give_up = self._options.give_up.total_seconds()
             set_all = partial(self._set, part)
             for number, reason in retry(set_all, give_up, lambda _: self.close()):

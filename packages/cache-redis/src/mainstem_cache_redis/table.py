@@ -132,7 +132,7 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
         if shape.sequence is not None:
             version = _VERSIONS[kinds[COMMIT_VERSION]].format(quoted(COMMIT_VERSION))
         names = [name for name in frame.columns if not name.startswith("_")]
-        key, gone = Template(self.options.key).sql(), f"{CHANGE_TYPE} = 'delete'"
+        key, gone = Template(self.options.key).row_sql(), f"{CHANGE_TYPE} = 'delete'"
         if self.options.format == "hash":
             held = []
             for name in names:
@@ -183,14 +183,16 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
         if self.options.format != "hash":
             text = self._string([n for n in kinds if not n.startswith("_")], kinds)
             content = f"hex({text})"
-            return Compared(template.sql(), content, "key STRING, content STRING", "key", "content")
+            return Compared(
+                template.row_sql(), content, "key STRING, content STRING", "key", "content"
+            )
         # As `content_of` has it.
         fields = [
             f"concat({literal(name + '=')}, hex({_text(name, kinds[name])}))"
             for name in sorted(name for name in kinds if not name.startswith("_"))
         ]
         content = f"concat_ws(' ', {', '.join(fields)})" if fields else "''"
-        return Compared(template.sql(), content, "key STRING, content STRING", "key", "content")
+        return Compared(template.row_sql(), content, "key STRING, content STRING", "key", "content")
 
     def held(
         self, columns: Sequence[Column], shape: Shape, take: Callable[[pa.RecordBatch], None]
@@ -206,7 +208,7 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
 
         with Holding(self.options) as holding:
             if rows is not None:
-                found = rows.selectExpr(f"{Template(self.options.key).sql()} AS key")
+                found = rows.selectExpr(f"{Template(self.options.key).row_sql()} AS key")
                 holding.forget(row["key"] for row in found.toLocalIterator())
             if extra is not None:
                 holding.forget(row["key"] for row in extra.toLocalIterator())

@@ -102,13 +102,29 @@ def misfit(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
         zoned = kind == "timestamp" and dialect.name == "postgresql"
         there_zoned = isinstance(there, sa.DateTime) and bool(there.timezone)
         return not _holds_times(there, dialect) or (zoned and not there_zoned)
-    # Text goes into whatever reads text: JSON, UUID, enums, addresses; not into numbers and bytes.
-    numeric = isinstance(there, _NUMBERS | sa.types._Binary)
-    return isinstance(there, sa.CHAR) or (not text and numeric)
+    # Text goes into whatever reads text: JSON, UUID, enums, addresses; not into numbers and bytes, nor
+    # into times, which lose a zone, a fraction or half of them.
+    other = isinstance(there, _NUMBERS | _CHANGING | sa.types._Binary)
+    return isinstance(there, sa.CHAR) or (not text and other)
 
 
 #: In SQLAlchemy 2.1 a Float is no Numeric any more.
 _NUMBERS: Any = sa.Numeric | sa.Float | sa.Integer | sa.Boolean
+
+
+#: What makes other values of texts, without a word.
+_CHANGING: Any = (
+    sa.Date
+    | sa.DateTime
+    | sa.Time
+    | sa.Interval
+    | postgresql.INTERVAL
+    | postgresql.MONEY
+    | postgresql.BIT
+    | mysql.YEAR
+    | mysql.BIT
+    | postgresql.INTERVAL
+)
 
 
 def _holds_times(there: TypeEngine[Any], dialect: sa.Dialect) -> bool:

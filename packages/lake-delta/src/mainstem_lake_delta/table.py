@@ -23,7 +23,9 @@ from pyarrow import fs
 
 from mainstem_lake_delta.options import DeltaOptions, DeltaSourceOptions, TableOptions
 
-_FEED = "delta.enableChangeDataFeed"
+_FEED, _MAPPING = "delta.enableChangeDataFeed", "delta.columnMapping.mode"
+#: What a column's metadata asks of writers, which nobody here does for it.
+_KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "__CHAR_VARCHAR_TYPE_STRING")
 #: Texts in statistics are no longer.
 _LONGEST = 32
 
@@ -97,9 +99,17 @@ class Table(LakeTable):
         for field in delta.schema().fields:
             if not field.nullable:
                 found.append(f"{field.name} IS NOT NULL")
-            if "delta.invariants" in (field.metadata or {}):
-                found.append(f"{field.name}: {field.metadata['delta.invariants']}")
-        return found
+            found += [
+                f"{field.name}: {told} ({name})"
+                for name, told in (field.metadata or {}).items()
+                if name in _KEPT_BY_WRITERS or name.startswith("delta.identity.")
+            ]
+        return found + self._mapped()
+
+    def _mapped(self) -> list[str]:
+        """Return that columns have other names in files than in the table, where they do."""
+        mode = self.open.metadata().configuration.get(_MAPPING) or "none"
+        return [] if mode == "none" else [f"{_MAPPING} {mode}"]
 
     def make(self, schema: pa.Schema) -> None:
         options = self._options
@@ -162,6 +172,7 @@ class Table(LakeTable):
         newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} >= t.{SEQUENCE})" if guarded else "true"
         try:
             failpoint("lake.before-commit")
+            before = self.open.version()
             (
                 self.open.merge(
                     changes,
@@ -175,6 +186,14 @@ class Table(LakeTable):
                 .when_not_matched_insert(sets, f"NOT s.{GONE}")
                 .execute()
             )
+            if self.open.version() == before:  # nothing to change, and so no commit, nor entry
+                self.open.create_write_transaction(
+                    [],
+                    "append",
+                    self.open.schema(),
+                    self.partition_by or None,
+                    commit_properties=self._commit(batch, once=once),
+                )
             failpoint("lake.after-commit")
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
@@ -203,6 +222,10 @@ class Table(LakeTable):
         return None if None in numbers else sum(numbers)
 
     def check_feed(self) -> None:
+        if mapped := self._mapped():
+            raise PermanentError(
+                f"{self.place} has {mapped[0]}: its files have columns of other names, and are not read"
+            )
         if self.open.metadata().configuration.get(_FEED) != "true":
             raise PermanentError(
                 f"the table at {self.place} does not tell its changes: set its property {_FEED} to true "
@@ -222,7 +245,11 @@ class Table(LakeTable):
         except pa.ArrowInvalid as error:  # of a file, in the library's words
             gone = "not found" in str(error).lower()
             told: type[Exception] = PermanentError if gone else TransientError
-            raise told(f"{self.place}, version {version}: {error}") from None
+            # deltalake 1.6 looks for such files by names that were encoded twice.
+            why = " (of partitions whose values have other signs than letters and digits none is read)"
+            raise told(
+                f"{self.place}, version {version}: {error}{why if '%25' in str(error) else ''}"
+            ) from None
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
         return pa.Table.from_batches(batches) if batches else None

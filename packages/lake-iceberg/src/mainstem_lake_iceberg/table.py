@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlparse
@@ -285,10 +286,11 @@ class Table(LakeTable):
                 if task.file.record_count * 2 <= options.file_rows:
                     small.setdefault((task.file.spec_id, task.file.partition), []).append(task)
             removed, files = [], []
-            for tasks in small.values():
-                if len(tasks) > 1:
-                    removed += [task.file for task in tasks]
-                    files += self._written(self._read(tasks))
+            for tasks in chain.from_iterable(
+                _bins(each, options.file_rows) for each in small.values()
+            ):
+                removed += [task.file for task in tasks]
+                files += self._written(self._read(tasks))
         except Exception as error:
             raise failure(self._options, error) from None
         if removed:
@@ -574,3 +576,16 @@ def failure(options: TableOptions, error: Exception) -> PermanentError | Transie
     if passing or _PASSING_NAMES.search(type(error).__name__):
         return TransientError(words)
     return PermanentError(words)
+
+
+def _bins(tasks: Iterable[FileScanTask], rows: int) -> Iterator[list[FileScanTask]]:
+    """Yield files that become one, each time so many rows at most: they are all in memory then."""
+    found: list[FileScanTask] = []
+    count = 0
+    for task in tasks:
+        if count + task.file.record_count > rows:
+            yield from [found] if len(found) > 1 else []
+            found, count = [], 0
+        found.append(task)
+        count += task.file.record_count
+    yield from [found] if len(found) > 1 else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,8 @@ FILES = "path STRING, size BIGINT, partition STRING, footer BINARY"
 NULL = "__HIVE_DEFAULT_PARTITION__"
 #: How many files a task has open at a time.
 _OPEN = 64
+#: Of names of folders file systems take 255 bytes.
+_LONGEST = 200
 
 
 def write_files(
@@ -93,10 +96,7 @@ class _Files:
                 whole: Any = pc.fill_null(same, pa.scalar(False))
                 mine = mine.filter(whole)
             partition = {name: _text(value) for name, value in values.items()}
-            folder = "".join(
-                f"{quote(n, safe='')}={NULL if v is None else quote(v, safe='')}/"
-                for n, v in partition.items()
-            )
+            folder = "".join(f"{quote(n, safe='')}={_place(v)}/" for n, v in partition.items())
             self._put(folder, partition, mine.select(self._kept.names))
 
     def _put(self, folder: str, partition: dict[str, str | None], rows: pa.Table) -> None:
@@ -124,6 +124,14 @@ class _Files:
         for place in list(self._open):
             self._close(place)
         return self._done
+
+
+def _place(value: str | None) -> str:
+    """Return the name of a partition's folder; tables tell values otherwise, so it need not be one."""
+    if value is None:
+        return NULL
+    name = quote(value, safe="")
+    return name if len(name) <= _LONGEST else hashlib.sha256(value.encode()).hexdigest()
 
 
 class _File:

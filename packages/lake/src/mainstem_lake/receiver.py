@@ -21,7 +21,7 @@ from mainstem_ingress.tables import columns_of, struct_type
 
 from mainstem_lake.options import LakeSourceOptions
 from mainstem_lake.source import ROWS
-from mainstem_lake.table import LakeTable, actual
+from mainstem_lake.table import LakeTable, actual, fits
 
 #: So many rows of a snapshot are given at a time.
 _ROWS = 50_000
@@ -133,12 +133,14 @@ class LakeReceiver(Receiver):
         """Return the changes of the next version, all of them: they have no order to go on in."""
         there = table.schema.names
         names = [column.name for column in self.options.table_schema]
-        rows = table.changes(version, actual(self.options.key, there), actual(names, there))
+        key = actual(self.options.key, there)
+        rows = table.changes(version, key, actual(names, there))
         failpoint("lake.after-changes")
         self._version = version
         if rows is None:
             return []
-        told: list[Any] = rows.column(CHANGE_TYPE).to_pylist()
+        kinds: Any = rows.column(CHANGE_TYPE).to_pylist()
+        told = _by_key(kinds, rows.select(key))
         # What goes before what comes: a version can replace a row by another one of its key.
         order = sorted(range(len(told)), key=lambda at: _COMES[told[at]])
         if not self.options.preimages:
@@ -152,11 +154,14 @@ class LakeReceiver(Receiver):
         columns: dict[str, Any] = {}
         known = {name.lower(): name for name in rows.column_names}
         for at, column in enumerate(self.options.table_schema):
-            kind = self._kind.field(at).type
+            kind: Any = self._kind.field(at).type
             name = known.get(column.name.lower())
             if name is None:  # an older version lacks it
                 continue
+            have: Any = rows.column(name).type
             try:
+                if not fits(have, kind, whole=False):
+                    raise pa.ArrowInvalid(f"the table has {have}")
                 columns[column.name] = rows.column(name).cast(kind).combine_chunks()
             except pa.ArrowException as error:
                 raise PermanentError(
@@ -208,3 +213,21 @@ def _behind(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.Record
             rest = batch.slice(passed)
         for start in range(0, rest.num_rows, _ROWS):
             yield rest.slice(start, _ROWS)
+
+
+def _by_key(kinds: Sequence[str], keys: pa.Table) -> list[str]:
+    """Return kinds of changes, of an update that gives a row another key: one row goes, another comes."""
+    rows = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+    places = {
+        kind: {row for row, told in zip(rows, kinds, strict=True) if told == kind}
+        for kind in ("update_preimage", "update_postimage")
+    }
+    alone = {
+        "update_preimage": ("delete", places["update_postimage"]),
+        "update_postimage": ("insert", places["update_preimage"]),
+    }
+    found = []
+    for row, kind in zip(rows, kinds, strict=True):
+        other, known = alone.get(kind, (kind, ()))
+        found.append(other if kind in alone and row not in known else kind)
+    return found

@@ -7,7 +7,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from mainstem import (
     CHANGE_TYPE,
@@ -29,6 +29,7 @@ from mainstem import (
     Typed,
     failpoint,
 )
+from mainstem.attempts import row_as_json
 from mainstem.columns import (
     Column,
     arrow_type,
@@ -105,6 +106,8 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Make the table where it is not there; else compare its columns with what will be written."""
+        from mainstem_lake.table import fits
+
         wanted = self._schema(columns, shape)
         table = self.table()
         if not table.there:
@@ -128,7 +131,7 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
             raise OptionError(f"the table has no column {names}", option="on_new_column")
         for field in wanted:
             kind = there.get(field.name, field.type)
-            if not _fits(field.type, kind):
+            if not fits(field.type, kind):
                 raise OptionError(
                     f"column {field.name} is {kind} in the table, and {field.type} here",
                     hint="Bring it to that type with `select`.",
@@ -285,11 +288,10 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
             return frame, None
         wrong = " OR ".join(f"coalesce({sql}, false)" for sql in reasons)
         cases = " ".join(f"WHEN {sql} THEN {literal(why)}" for sql, why in reasons.items())
-        shown = ", ".join(quoted(name) for name in frame.columns if not name.startswith("_"))
         identity = "_id" if "_id" in frame.columns else "CAST(NULL AS BINARY) AS _id"
         refused = frame.where(wrong).selectExpr(
             f"CASE {cases} END AS reason",
-            f"CAST(to_json(struct({shown})) AS BINARY) AS payload",
+            f"{row_as_json(frame.columns)} AS payload",
             identity,
         )
         return frame.where(f"NOT ({wrong})"), refused
@@ -339,37 +341,6 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
 
 def _held(columns: Sequence[Column]) -> list[Column]:
     return [column for column in columns if not column.name.startswith("_")]
-
-
-def _fits(given: Any, there: Any) -> bool:
-    """Whether a type's values can be held by another as they are."""
-    import pyarrow.types as kinds
-
-    if given == there:
-        return True
-    for one in (kinds.is_large_string, kinds.is_large_binary):
-        if one(there):
-            return str(there) == f"large_{given}"
-    if kinds.is_signed_integer(given) and kinds.is_signed_integer(there):
-        return bool(given.bit_width <= there.bit_width)
-    if kinds.is_timestamp(given) and kinds.is_timestamp(there):
-        return (given.tz is None) == (there.tz is None)
-    if kinds.is_float32(given) and kinds.is_float64(there):
-        return True
-    if kinds.is_struct(given) and kinds.is_struct(there):
-        known = {field.name: field.type for field in there}
-        return all(f.name in known and _fits(f.type, known[f.name]) for f in given)
-    if kinds.is_map(given) and kinds.is_map(there):
-        return _fits(given.key_type, there.key_type) and _fits(given.item_type, there.item_type)
-    if _is_list(given) and _is_list(there):
-        return _fits(given.value_type, there.value_type)
-    return False
-
-
-def _is_list(kind: Any) -> bool:
-    import pyarrow.types as kinds
-
-    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
 
 
 def _columns(schema: pa.Schema) -> list[Column]:

@@ -217,6 +217,64 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def fits(given: Any, there: Any, *, whole: bool = True) -> bool:
+    """Whether a type's values can be held by another as they are, none rounded, cut or read anew.
+
+    Args:
+        whole: whether structs must keep all their fields.
+    """
+    kinds = pa.types
+    given = given.value_type if kinds.is_dictionary(given) else given
+    given = getattr(given, "storage_type", given)  # a UUID's are its bytes
+    if given == there or kinds.is_null(given):
+        return True
+    for alike in (_TEXTS, _OCTETS):
+        if any(of(given) for of in alike):
+            return any(of(there) for of in alike)
+    if kinds.is_integer(given):
+        unsigned = kinds.is_unsigned_integer(given)
+        if kinds.is_decimal(there):
+            digits = {8: 3, 16: 5, 32: 10, 64: 20 if unsigned else 19}[given.bit_width]
+            return bool(there.precision - there.scale >= digits)
+        least = given.bit_width * (2 if unsigned else 1)
+        if kinds.is_floating(there):
+            return bool(least * 2 <= there.bit_width)
+        return bool(kinds.is_signed_integer(there) and there.bit_width >= least)
+    if kinds.is_floating(given):
+        return bool(kinds.is_floating(there) and there.bit_width >= given.bit_width)
+    if kinds.is_decimal(given) and kinds.is_decimal(there):
+        before = [kind.precision - kind.scale for kind in (given, there)]
+        return bool(there.scale >= given.scale and before[1] >= before[0])
+    if kinds.is_date(given) or kinds.is_time(given):
+        later = kinds.is_date(given) and kinds.is_timestamp(there)
+        return bool(later or any(of(there) for of in _TEXTS))
+    if kinds.is_timestamp(given) and kinds.is_timestamp(there):  # a cast refuses a finer time
+        return (given.tz is None) == (there.tz is None)
+    if _is_list(given) and _is_list(there):
+        return fits(given.value_type, there.value_type, whole=whole)
+    if kinds.is_map(given) and kinds.is_map(there):
+        pairs = ((given.key_type, there.key_type), (given.item_type, there.item_type))
+        return all(fits(one, other, whole=whole) for one, other in pairs)
+    if kinds.is_struct(given) and kinds.is_struct(there):
+        known = {field.name: field.type for field in there}
+        fields = [field for field in given if whole or field.name in known]
+        return all(f.name in known and fits(f.type, known[f.name], whole=whole) for f in fields)
+    return False
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_OCTETS = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
 def actual(wanted: Sequence[str], there: Sequence[str]) -> list[str]:
     """Return columns as a table writes them: by their names whatever their case; those that it has."""
     known: Mapping[str, str] = {name.lower(): name for name in there}

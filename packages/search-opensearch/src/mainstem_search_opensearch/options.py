@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option, split_address
 from mainstem.columns import Template, TemplateText
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 _SCHEMES = ("http", "https")
 
@@ -86,6 +86,13 @@ class OpenSearchOptions(Options):
         advanced=True,
         description="How long to retry without any progress before the batch fails.",
     )
+
+    @field_validator("id")
+    @classmethod
+    def _of_one_row(cls, value: str | None) -> str | None:
+        if value is not None:
+            Template(value).apart()
+        return value
 
     @model_validator(mode="after")
     def _securely(self) -> Self:

@@ -89,6 +89,13 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
                 raise OptionError("events have an id of their own", option="id")
             return
         key = {name.lower() for name in shape.key}
+        kinds = {column.name.lower(): column.type for column in columns}
+        for name in shape.key:
+            if (kinds.get(name.lower()) or "").startswith("binary"):
+                raise OptionError(
+                    f"an id is text, and {name} of the key is BINARY: many values would have one id",
+                    hint="Make text of it before: hex(x), or base64(x).",
+                )
         for option, names in (
             ("index", Template(self.options.index).columns),
             ("routing", routing),
@@ -172,6 +179,10 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
             why = "its sequence is no version that OpenSearch compares: a number of 0 or more"
             wrong = f"IF(coalesce({number}, -1) < 0, {literal(why)}, NULL)"
             order = quoted(COMMIT_VERSION)
+        # A node refuses the whole request for one of these.
+        odd = f"octet_length({named}) NOT BETWEEN 1 AND {_ID_BYTES}"
+        why = f"an id has 1 to {_ID_BYTES} bytes"
+        wrong = f"IF({odd}, {literal(why)}, {wrong})"
         place = f"'_index', {Template(self.options.index).sql()}, '_id', {named}{self._routed()}"
         meta = f"named_struct({place}{version})"
         action = (
@@ -189,15 +200,18 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         sequence = _ORDER if shape.sequence is not None else None
         return write_changes(rows, [_ID], sequence, bulk, ordered=True)
 
-    def _id_of(self, shape: Changelog) -> tuple[Template, bool]:
-        """Return the template of a row's id, and whether the columns in it are escaped."""
-        if self.options.id is not None:
-            return Template(self.options.id), False
-        return Template.of(shape.key, ":"), len(shape.key) > 1
-
     def _id_sql(self, shape: Changelog) -> str:
-        template, escaped = self._id_of(shape)
-        return template.sql(_escaped) if escaped else template.sql()
+        if self.options.id is not None:
+            return Template(self.options.id).row_sql()
+        return Template.of(shape.key, ":").sql(_escaped if len(shape.key) > 1 else str)
+
+    def _id_filled(self, shape: Changelog, values: Mapping[str, str]) -> str | None:
+        """Return what `_id_sql` makes of values."""
+        from mainstem_search_opensearch.holding import escape
+
+        if self.options.id is not None:
+            return Template(self.options.id).row_filled(values)
+        return Template.of(shape.key, ":").filled(values, escape if len(shape.key) > 1 else str)
 
     def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         return self._add(frame, self._bulk(batch), "create")
@@ -259,19 +273,17 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
 
     def _is_ours(self, shape: Shape) -> Callable[[str, str, Mapping[str, Any]], bool]:
         """Return whether a document's fields make its index and id: others are of other sinks."""
-        from mainstem_search_opensearch.holding import escape, text_of
+        from mainstem_search_opensearch.holding import text_of
 
         index = Template(self.options.index)
-        row, escaped = (None, False) if not isinstance(shape, Changelog) else self._id_of(shape)
 
         def is_ours(place: str, identity: str, fields: Mapping[str, Any]) -> bool:
             values = text_of(fields)
             if index.columns and index.filled(values) != place:
                 return False
-            if row is None:
+            if not isinstance(shape, Changelog):
                 return _EVENT.fullmatch(identity) is not None
-            made = row.filled(values, escape) if escaped else row.filled(values)
-            return made == identity
+            return self._id_filled(shape, values) == identity
 
         return is_ours
 
@@ -358,6 +370,10 @@ def _write(target: partial[Bulk], batches: Iterable[pa.RecordBatch]) -> Iterator
             yield from refused.take()
     finally:
         made.close()
+
+
+#: What a document's id has at most.
+_ID_BYTES = 512
 
 
 def _escaped(part: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from string import Formatter
+from functools import cached_property
+from string import Formatter, hexdigits
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -83,6 +84,63 @@ class Template:
                 made.append(shown(known[name.lower()]))
         return "".join(made)
 
+    # -- names of one row alone -----------------------------------------------------------------
+
+    def apart(self) -> None:
+        """See that columns are told apart in the name.
+
+        Raises:
+            ValueError: two of them have nothing between them that could.
+        """
+        if not all(self._ends[:-1]):
+            raise ValueError(
+                "two columns need a sign between them that is no hexadecimal digit, or names are shared"
+            )
+
+    @cached_property
+    def _ends(self) -> list[str]:
+        """By column in their order, the sign by which its value's end is known; empty if there is none.
+
+        One of the text up to the next column, which that value can't have then; the last value ends
+        with the name.
+        """
+        texts, text = [], ""
+        for before, name in self.parts:  # a brace ends a part, too
+            text += before
+            if name is not None:
+                texts.append(text)
+                text = ""
+        found = []
+        for between in texts[1:]:
+            signs = [sign for sign in between if sign not in hexdigits]
+            found.append(next((sign for sign in signs if not sign.isalnum()), "".join(signs[:1])))
+        return [*found, ""]
+
+    def row_sql(self) -> str:
+        """Return the SQL of a name that no other row has, of columns that are a key.
+
+        In the value of a column that another one follows, the sign which ends it is percent-encoded.
+        """
+        ends = iter(self._ends)
+
+        def shown(value: str) -> str:
+            for sign in _encoded_for(next(ends)):
+                value = f"replace({value}, {literal(sign)}, {literal(_encoded(sign))})"
+            return value
+
+        return self.sql(shown)
+
+    def row_filled(self, values: Mapping[str, str]) -> str | None:
+        """Return what `row_sql` makes of values; None where one is lacking."""
+        ends = iter(self._ends)
+
+        def shown(value: str) -> str:
+            for sign in _encoded_for(next(ends)):
+                value = value.replace(sign, _encoded(sign))
+            return value
+
+        return self.filled(values, shown)
+
     def pattern(self, wild: str = "*", plain: Callable[[str], str] = _as_it_is) -> str:
         """Return what all its names match.
 
@@ -93,6 +151,15 @@ class Template:
         return "".join(
             plain(before) + ("" if name is None else wild) for before, name in self.parts
         )
+
+
+def _encoded_for(end: str) -> list[str]:
+    """Return what is encoded in a value that ends with a sign, in this order."""
+    return list(dict.fromkeys(("%", end))) if end else []
+
+
+def _encoded(sign: str) -> str:
+    return "".join(f"%{octet:02X}" for octet in sign.encode())
 
 
 def _checked(text: str) -> str:

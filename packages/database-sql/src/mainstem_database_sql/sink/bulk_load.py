@@ -46,7 +46,7 @@ def load(connection: sa.Connection, path: str, names: Sequence[str], rows: pa.Ta
     if mark == "%s":
         into = into.replace("%", "%%")
     insert = f"INSERT INTO {into} VALUES ({', '.join([mark] * len(names))})"
-    lists = [_plain(wanted.column(name), name, product) for name in names]
+    lists = [bound(wanted.column(name), name, product) for name in names]
     values = list(zip(*lists, strict=True))
     with closing(driver.cursor()) as cursor:
         if len(values) == 1:
@@ -127,7 +127,12 @@ def _in_utc(column: Any, product: str) -> Any:
 # -- MySQL and SQLite -------------------------------------------------------------------------
 
 
-def _plain(column: Any, name: str, product: str) -> list[Any]:
+def bound(column: Any, name: str, product: str) -> list[Any]:
+    """Return a column's values as drivers are given them.
+
+    Raises:
+        Unheld: one is no value of the product's.
+    """
     kind = column.type
     if pa.types.is_timestamp(kind):
         column = _in_utc(column, product)

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from mainstem import OptionError
 from mainstem.columns import Column
+from sqlalchemy.dialects import postgresql
 
 from mainstem_database_sql.sink.target import ID, ID_LENGTH, Target
 from mainstem_database_sql.types import misfit
@@ -23,6 +24,7 @@ def ensure(target: Target, connection: sa.Connection, *, create: bool, add_colum
     there = inspector.has_table(target.name, schema=target.namespace)
     if there:
         _check(target, connection, inspector, add=add_columns)
+        _same_keys(target, inspector)
     elif not create:
         raise OptionError(
             f"there is no table {target.name!r}",
@@ -32,6 +34,25 @@ def ensure(target: Target, connection: sa.Connection, *, create: bool, add_colum
     target.metadata.create_all(connection)
     target.ledger.create(connection, checkfirst=True)
     _probe(target, connection)
+
+
+def _same_keys(target: Target, inspector: sa.Inspector) -> None:
+    """Give the table of deleted keys the types of the table that is there.
+
+    PostgreSQL compares values of one type alone: a text is never looked for among UUIDs.
+    """
+    if not target.sequenced or target.dialect.name != "postgresql":
+        return
+    kinds = {
+        c["name"]: c["type"] for c in inspector.get_columns(target.name, schema=target.namespace)
+    }
+    for table in target.metadata.tables.values():
+        for column in table.columns if table.name == target.deleted_name else ():
+            kind = kinds.get(column.name)
+            if column.name in target.key and kind is not None and not isinstance(kind, sa.String):
+                if isinstance(kind, postgresql.ENUM):
+                    kind.create_type = False
+                column.type = kind
 
 
 def _check(

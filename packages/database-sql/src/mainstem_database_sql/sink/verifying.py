@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from mainstem import Batch, Changelog, Shape
 from mainstem.columns import Column, quoted
 
+from mainstem_database_sql.sink.bulk_load import bound
 from mainstem_database_sql.sink.options import SQLSinkOptions
 from mainstem_database_sql.sink.target import ID
 from mainstem_database_sql.sink.transactions import Transaction
@@ -61,29 +62,21 @@ def rows(options: SQLSinkOptions, columns: Sequence[Column]) -> Iterator[Mapping
 def remove(writer: Writer, frame: DataFrame, batch: Batch) -> None:
     """Remove the rows of some keys, and what is remembered of their deletion."""
     names = writer.target.key if isinstance(batch.shape, Changelog) else (ID,)
-    keys = frame.selectExpr(*map(quoted, names)).toPandas()
-    if keys.empty:
+    keys = frame.selectExpr(*map(quoted, names)).toArrow()
+    if not keys.num_rows:
         return
-    rows = [dict(enumerate(values)) for values in keys.itertuples(index=False, name=None)]
 
     def work(transaction: Transaction) -> None:
         target = writer.target
+        # As they were written: a driver may write a time in another way.
+        columns = [bound(keys.column(at), n, target.dialect.name) for at, n in enumerate(names)]
+        given = [
+            {f"k{at}": value for at, value in enumerate(row)} for row in zip(*columns, strict=True)
+        ]
         tables = [target.name, *([target.deleted_name] if target.sequenced else [])]
         for table in tables:
             same = " AND ".join(f"{target.quoted(name)} = :k{at}" for at, name in enumerate(names))
             statement = sa.text(f"DELETE FROM {target.path(table)} WHERE {same}")
-            given: list[dict[str, Any]] = [
-                {f"k{at}": _plain(value) for at, value in row.items()} for row in rows
-            ]
             transaction.connection.execute(statement, given)
 
     writer.transact(work)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as drivers take it."""
-    if isinstance(value, bytearray):
-        return bytes(value)
-    return (
-        value.item() if hasattr(value, "item") else getattr(value, "to_pydatetime", lambda: value)()
-    )
