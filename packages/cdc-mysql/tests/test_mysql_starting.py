@@ -184,10 +184,10 @@ def test_rights_that_are_lacking_are_told(place):
     """Pass: a user who may not read the log, or the table: the server's word, for good."""
     place.sql(MADE)
     user = f"{place.name}_u"
-    place.sql(f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'secret'")
+    place.sql(f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'sécret€'")
     try:
         given = place.options(tables=SHOP)
-        given["url"] = given["url"].replace("root@", f"{user}:secret@")
+        given["url"] = given["url"].replace("root@", f"{user}:s%C3%A9cret%E2%82%AC@")
         place.sql(f"GRANT SELECT ON {place.name}.* TO {user}@'127.0.0.1'")
         with pytest.raises(PermanentError, match="denied|privilege"):
             Taking(given).__enter__()

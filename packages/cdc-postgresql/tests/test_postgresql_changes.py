@@ -146,12 +146,18 @@ def test_a_key_that_is_a_large_value(place):
             "lacks what .* was before a change",
         ),
         ("ALTER TABLE {} RENAME TO renamed", "orders is m.*renamed now|is m.*renamed now"),
+        (
+            "ALTER TABLE {0} RENAME TO renamed; CREATE TABLE {0} (LIKE renamed INCLUDING ALL)",
+            "is another table now|renamed now",
+        ),
     ],
 )
+@pytest.mark.parametrize("first", [True, False])
 def test_a_table_that_is_changed_so_that_it_can_not_be_followed_ends_the_run(
-    place, statement, told
+    place, statement, told, first
 ):
-    """Pass: told with the next change of it; no row comes with a null key, and none of another table."""
+    """Pass: told with the next change of it, be it the first one that comes; no row comes with a null key, and none of
+    another table."""
     place.sql(
         "CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT NOT NULL, total NUMERIC(10, 2))"
     )
@@ -159,14 +165,54 @@ def test_a_table_that_is_changed_so_that_it_can_not_be_followed_ends_the_run(
     place.sql("INSERT INTO orders VALUES (1, 'a', 1), (2, 'b', 2)")
     with Taking(place.options(tables=SHOP)) as taking:
         taking.load()
-        place.sql("UPDATE orders SET total = 5 WHERE id = 1")
-        taking.until(lambda: len(taking.stored) == 3)
-        place.sql(statement.format("orders"))
-        name = "renamed" if "RENAME" in statement else "orders"
-        place.sql(f"DELETE FROM {name} WHERE id = 2")
+        if first:
+            place.sql("UPDATE orders SET total = 5 WHERE id = 1")
+            taking.until(lambda: len(taking.stored) == 3)
+        for each in statement.format("orders").split("; "):
+            place.sql(each)
+        if "CREATE" in statement:
+            place.sql(f"ALTER PUBLICATION {place.name} ADD TABLE orders")
+            place.sql("INSERT INTO orders VALUES (3, 'c', 3)")
+        else:
+            place.sql(
+                f"DELETE FROM {'renamed' if 'RENAME' in statement else 'orders'} WHERE id = 2"
+            )
         with pytest.raises(PermanentError, match=told):
             taking.until(lambda: False)
-    assert len(taking.stored) == 3
+    assert len(taking.stored) == (3 if first else 2)
+
+
+def test_a_key_that_is_moved_is_told_or_ends_the_run(place):
+    """Pass: where the log no longer tells the key of before, an update that gives another one is no update."""
+    place.sql(
+        "CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT NOT NULL, total NUMERIC(10, 2))"
+    )
+    place.sql("CREATE UNIQUE INDEX by_name ON orders (name)")
+    place.sql("INSERT INTO orders VALUES (1, 'a', 1)")
+    with Taking(place.options(tables=SHOP)) as taking:
+        taking.load()
+        place.sql("ALTER TABLE orders REPLICA IDENTITY USING INDEX by_name")
+        place.sql("UPDATE orders SET id = 5 WHERE id = 1")
+        with pytest.raises(PermanentError, match=r"lacks what .* was before a change"):
+            taking.until(lambda: False)
+    assert len(taking.stored) == 1
+
+
+def test_a_column_that_comes_is_read_from_then_on(place):
+    """Pass: also where a value that did not change is asked for at the table; it is null before."""
+    place.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT)")
+    place.sql("INSERT INTO orders VALUES (1, 'a')")
+    schema = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING, note STRING"}}
+    given = place.options(tables=schema, on_missing_column="null", unchanged="read")
+    with Taking(given) as taking:
+        taking.load()
+        place.sql("ALTER TABLE orders ADD note TEXT, ALTER note SET STORAGE EXTERNAL")
+        place.sql(f"UPDATE orders SET note = {LARGE} WHERE id = 1")
+        place.sql("UPDATE orders SET name = 'b' WHERE id = 1")
+        found = taking.some(3)
+    assert changes(found)[0] == ("insert", 1, "a", None)
+    assert [change[2] for change in changes(found)[1:]] == ["a", "b"]
+    assert all(change[3] for change in changes(found)[1:])
 
 
 def test_rows_that_a_policy_hides_are_an_error(place):

@@ -254,3 +254,34 @@ def test_a_condition_that_is_wrong_ends_its_snapshot_alone() -> None:
     made.reload("a")
     with pytest.raises(PermanentError):
         made.take(0.0)
+
+
+def test_a_part_that_is_asked_for_leaves_nothing_of_the_table_out() -> None:
+    """Pass: what was being read is read to its end, then the parts, one after the other, each from its beginning,
+    over a restart; a condition that is wrong ends its own part alone, and all of the table again is all."""
+    source = Scripted(
+        Chunk({1: "x"}, 1), 12, Changes([], 12),
+        Chunk({2: "y"}, None), 13, Changes([], 13),
+        PermanentError("no such column"), Changes([], 14),
+        Chunk({1: "x"}, None), 15, Changes([], 15),
+    )  # fmt: skip
+    made = SnapshotThenLog(source, ["a"], None, begin=10)
+    assert [g.content for g in made.take(0.0)] == [["x"]]
+    made.follow(Request(1, "snapshot", ["a"], "nonsense"))
+    made.follow(Request(2, "snapshot", ["a"], "id < 2"))
+    made = SnapshotThenLog(source, ["a"], made.cursor())
+    assert state(made)["after"] == 1
+    assert [g.content for g in made.take(0.0)] == [["y"]]
+    assert made.take(0.0) == []
+    assert made.failed == "a: no such column"
+    assert made.loading
+    assert [g.content for g in made.take(0.0)] == [["x"]]
+    assert not made.loading
+    made.follow(Request(3, "snapshot", ["a"], "id < 2"))
+    made.follow(Request(4, "snapshot", ["a"], "id < 3"))
+    made.follow(Request(5, "snapshot", ["a"]))
+    kept = json.loads(made.cursor())
+    assert (kept["tables"], kept["wheres"], kept["later"]) == (["a"], {}, {})
+    made.follow(Request(6, "snapshot", ["a"], "id < 3"))
+    made.follow(Request(7, "stop", ["a"]))
+    assert not made.loading

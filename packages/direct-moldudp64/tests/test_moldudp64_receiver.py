@@ -265,6 +265,30 @@ def test_a_stray_packet_ends_no_session():
     assert numbers_of(found, "LIVE") == (list(range(1, 31)), [])
 
 
+def test_stray_sessions_neither_hold_up_the_next_one_nor_take_memory():
+    """Pass: heartbeats of sessions that are none begin nothing, and of others there are so many at most; the next
+    session comes at once, with nothing told as lost."""
+    port = free_port()
+    day, after = Sender("DAY1", [port]), Sender("DAY2", [port])
+    with receiver([port], recover_within="1 minute") as made:
+        day.send(texts(2))
+        found = settle(made, lambda more: len(more) >= 2)
+        for n in range(40):
+            Sender(f"STRAY{n}", [port]).heartbeat()
+        for _ in range(20):
+            assert len(made.take(0.02)) == 0
+        assert len(made._sessions) == 1
+        day.heartbeat(ends=True)
+        after.send(texts(2))
+        found += settle(made, lambda more: len(more) >= 2)
+        for n in range(40):
+            Sender(f"OTHER{n}", [port]).send(texts(1))
+        for _ in range(20):
+            made.take(0.02)
+        assert len(made._sessions) <= 16
+    assert [m.extra[0] for m in found] == ["DAY1", "DAY1", "DAY2", "DAY2"]
+
+
 def test_what_waits_is_bounded():
     """Pass: a gap is given up when too many messages wait for it."""
     port = free_port()

@@ -139,6 +139,35 @@ def test_who_sends_waits_during_a_pause(place):
             sends.join(10)
 
 
+def test_messages_that_never_end_do_not_take_all_memory(place, monkeypatch):
+    """Pass: of several connections the one that has sent most of a message is ended, with why; the others go on."""
+    monkeypatch.setattr(connections, "_HELD", 1000)
+    with receiver(listen=at(place), max_message=1000) as made:
+
+        def send(data):
+            client = dial(place)
+            client.sendall(data)
+            return client
+
+        def held(count):
+            def is_held():
+                assert not made.take(0.01)
+                return sum(each.framer.held for each in made._open.values()) == count
+
+            wait_for(is_held)
+
+        clients = [send(b"x" * 500), *(send(b"o" * 700) for _ in range(3)), send(b"y" * 990)]
+        held(3590)
+        clients.append(send(b"z" * 900))
+        found = taken(made, 2)
+        assert any("have more than 4,000 bytes together" in each.refused for each in found)
+        assert made.facts()["connections"] == 5
+        clients[0].sendall(b"\n")
+        assert taken(made, 1)[0].value == b"x" * 500
+        for client in clients:
+            client.close()
+
+
 def test_a_connection_without_lengths_is_ended_alone(place):
     """Pass: with the reason, and the others go on; so do those beyond the most there may be, later."""
     with receiver(listen=at(place), framing="length", connections=2) as made:

@@ -112,6 +112,14 @@ def test_what_is_no_line_is_refused(line, told):
     assert found.metrics["name"].to_pylist() == ["good", "good"]
 
 
+@pytest.mark.timeout(30)  # it was a minute, by the square of the length
+@pytest.mark.parametrize("line", ["a:{}x|c", "a:1|c|@{}x", "a:{}.{}x|ms"])
+def test_numbers_that_are_none_are_told_at_once_however_long(line):
+    """Pass: work grows with the line: the regular expression that read them tried each way to cut the digits."""
+    given = line.replace("{}", "1" * 60_000).encode()
+    assert len(read([given], [AT]).refused) == 1
+
+
 def test_a_line_that_is_no_text_is_refused_alone():
     """Pass: the lines beside it in the datagram come."""
     found = read([b"good:1|c\n\xff:1|c\nalso:2|c"], [AT])
@@ -289,6 +297,11 @@ def test_a_socket_of_this_machine(tmp_path):
         found, others = taken(made, 1)
         assert [(r["name"], r["tags"]) for r in found["metrics"]] == [("hits", {"a": "b"})]
         assert others == []
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as odd:  # its name is no UTF-8
+            odd.bind(bytes(tmp_path) + b"/\xff")
+            odd.sendto(b"odd:1|c", str(path))
+            found, _ = taken(made, 1)
+        assert [r["name"] for r in found["metrics"]] == ["odd"]
         again = pytest.raises(TransientError, match="somebody listens")
         with again, receiver(listen=f"unix:{path}", receive_buffer=None):
             pass

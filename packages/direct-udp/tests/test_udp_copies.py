@@ -60,6 +60,22 @@ def test_a_beginning_a_copy_that_comes_too_late_and_a_cursor():
     assert again.due(now + 20) == []
 
 
+def test_late_copies_of_what_was_stored_before_a_restart_are_copies():
+    """Pass: for as long as copies are known; a number that was missing is none, and a new beginning later is one."""
+    made = Copies(1.0, 10)
+    assert all(made.first(b"", n, 0.0) for n in (98, 99, 101))
+    again, now = Copies(1.0, 10, made.encoded()), time.monotonic()
+    assert [again.first(b"", n, now) for n in (99, 101, 98, 100, 102)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert again.due(now + 0.5) == []
+    assert again.first(b"", 99, now + 5)
+
+
 def test_two_senders_of_one_feed():
     """Pass: through the kernel; in `lost` is what neither sent, after the time that is waited."""
     port = free_port()

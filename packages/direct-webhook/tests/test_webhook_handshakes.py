@@ -61,6 +61,14 @@ def test_meta_gets_its_challenge_back_for_the_right_token():
     assert ask({}, "GET", query)[0] == 405
 
 
+@pytest.mark.parametrize(("use", "method"), [("meta", "GET"), ("graph", "POST")])
+def test_a_query_of_too_many_fields_proves_nothing(use, method):
+    """Pass: a refusal as any other, and no error of the server's."""
+    given = {"use": use, "token": "x"} if use == "meta" else {"use": use}
+    query = "&".join(f"f{n}=1" for n in range(200))
+    assert ask({"handshake": given}, method, query)[0] == 401
+
+
 def test_graph_gets_its_token_back():
     """Pass: a POST with the token alone is answered with it; one with a body is a message."""
     path = {"handshake": {"use": "graph"}}

@@ -85,7 +85,7 @@ def test_random_bytes_end_nothing_but_their_connection(kind):
             framer.feed(noise.randbytes(4000))
         except FramingError:
             framer = Framer(options(kind), MOST)
-        assert framer._held <= 64 * 1024 + 4 * MOST
+        assert framer.held <= 64 * 1024 + 4 * MOST
 
 
 def test_what_is_left_at_the_end():
@@ -140,7 +140,7 @@ def test_a_message_in_many_pieces_is_put_together_once():
         assert pieces > 2_900  # none of them was joined with others
         (found,) = framer.feed(b"x" * 900 + after)
         assert (len(found.data), found.refused) == (3_000_000, None)
-        assert framer._held == 0
+        assert framer.held == 0
 
 
 def test_a_last_line_without_an_end_has_none_of_it():

@@ -80,7 +80,8 @@ class Connection:
                 host=parts.hostname,
                 port=parts.port or options.port,
                 user=unquote(parts.username or ""),
-                password=unquote(parts.password or ""),
+                # As bytes: of a text the client would make another one than the server's.
+                password=unquote(parts.password or "").encode(),
                 database=options.database,
                 charset="utf8mb4",
                 connect_timeout=max(1, math.ceil(options.connect_timeout.total_seconds())),

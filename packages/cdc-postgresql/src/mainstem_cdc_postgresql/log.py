@@ -71,6 +71,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         self._places = {(each.namespace, each.table): each for each in tables.values()}
         #: By the number of a relation: its table, and where that one's columns are.
         self._relations: dict[int, tuple[PostgreSQLTable, list[int | None]]] = {}
+        #: The relations of whose rows the log does not tell the key as it was.
+        self._untold: frozenset[int] = frozenset()
         self._open: Begin | None = None
         self._number = 0
         #: Behind what the call in hand is.
@@ -145,19 +147,23 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
             PermanentError: a table has got another name, or another table its name.
         """
         table = self._places.get((relation.namespace, relation.name))
-        known = self._relations.get(relation.id)
-        if known is not None and known[0].named and known[0] is not table:
+        known = next((each for each in self._places.values() if each.oid == relation.id), None)
+        if known is not None and known is not table:
             name = f"{relation.namespace}.{relation.name}"
-            raise PermanentError(f"{known[0].sql} is {name} now: {START_OVER}")
+            raise PermanentError(f"{known.sql} is {name} now: {START_OVER}")
         if table is None and self.unnamed(relation.namespace, relation.name):
             table = PostgreSQLTable.unnamed(self._connection, relation, self.options)
             self._relations[relation.id] = (table, list(range(len(relation.columns))))
             return
         if table is None:
             return
-        if any(each is table and at != relation.id for at, (each, _) in self._relations.items()):
+        if table.oid not in (None, relation.id):
             raise PermanentError(f"{table.sql} is another table now: {START_OVER}")
         self._relations[relation.id] = (table, table.layout(relation))
+        table.look(self._connection)
+        # Of rows that only came nothing is lacking, whatever the log tells of others.
+        told = set(table.key) <= set(relation.told)
+        self._untold = self._untold - {relation.id} if told else self._untold | {relation.id}
 
     def _next(self) -> int | None:
         """Return the next number in the transaction in hand; None if it is of what comes again."""
@@ -181,6 +187,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         lacks = (old is not None and None in table.key_of(old)) or (
             table.preimages and write.kind != "insert" and not write.whole
         )
+        # An update without a row before has kept its key, as far as the log tells that.
+        lacks = lacks or (old is None and write.kind == "update" and write.relation in self._untold)
         if (table.named and lacks) or (old is None and write.kind == "delete"):
             raise PermanentError(
                 f"the log lacks what {table.sql} was before a change: its REPLICA IDENTITY, or that of a "
@@ -344,8 +352,13 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         return self.sized(table, rows, lambda most: self._chunk(table, after, most, where))
 
     def _chunk(self, table: str, after: Any, rows: int, where: str | None) -> Chunk | None:
+        # What the server says meanwhile is not read: it is not silent for that.
+        def meanwhile() -> None:
+            self._stream.heard = time.monotonic()
+            self._tell()
+
         snapshot, found = self.tables[table].chunk(
-            self._connection, self._rows, after, rows, self._tell, where
+            self._connection, self._rows, after, rows, meanwhile, where
         )
         if self._unseen(snapshot):
             self._rows.outdated()

@@ -38,12 +38,13 @@ class Commit(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A table as it is from here on."""
+    """A table as it is from here on; of deleted rows the log tells the columns in `told`."""
 
     id: int
     namespace: str
     name: str
     columns: tuple[str, ...]
+    told: tuple[str, ...]
 
 
 class Write(NamedTuple):
@@ -112,12 +113,14 @@ def _relation(data: bytes) -> Relation:
     name, at = _word(data, at)
     (count,) = _U16.unpack_from(data, at + 1)
     at += 3
-    columns = []
+    columns, told = [], []
     for _ in range(count):
+        flags = data[at]
         column, at = _word(data, at + 1)
         columns.append(column)
+        told += [column] if flags & 1 else []
         at += 8  # its type
-    return Relation(number, namespace or "pg_catalog", name, tuple(columns))
+    return Relation(number, namespace or "pg_catalog", name, tuple(columns), tuple(told))
 
 
 def _word(data: bytes, at: int) -> tuple[str, int]:

@@ -53,6 +53,7 @@ class PostgreSQLTable(Table):
         super().__init__(name, given, options, _READERS)
         self.sql = f"{quoted(self.namespace)}.{quoted(self.table)}"
         self.parted = False
+        self.oid: int | None = None
         self._ordered = self.key
         self._there: set[str] = set(self.columns)
 
@@ -86,16 +87,9 @@ class PostgreSQLTable(Table):
         if not found:
             raise PermanentError(f"there is no table {self.sql}")
         oid, kind, identity = found[0]
-        self.parted = kind == "p"
-        there = {
-            str(name)
-            for (name,) in connection.query(
-                f"SELECT attname FROM pg_attribute WHERE attrelid = {oid} AND attnum > 0 AND NOT "
-                "attisdropped AND attgenerated = ''"
-            )
-        }
-        self.missing([name for name in self.columns if name not in there])
-        self._there = there
+        self.parted, self.oid = kind == "p", int(str(oid))
+        self.look(connection)
+        self.missing([name for name in self.columns if name not in self._there])
         indexes = connection.query(
             "SELECT i.indisprimary, i.indisreplident, string_agg(a.attname, chr(1) ORDER BY k.place), "
             "bool_and(a.attnotnull) FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY "
@@ -132,6 +126,16 @@ class PostgreSQLTable(Table):
                 f"the log has no rows as they were before: ALTER TABLE {self.sql} REPLICA IDENTITY FULL "
                 "(each partition too), or leave out `preimages`"
             )
+
+    def look(self, connection: Connection) -> None:
+        """See which columns the table has now, which may be others than those of a change in the log."""
+        self._there = {
+            str(name)
+            for (name,) in connection.query(
+                f"SELECT attname FROM pg_attribute WHERE attrelid = {self.oid} AND attnum > 0 AND NOT "
+                "attisdropped AND attgenerated = ''"
+            )
+        }
 
     def layout(self, relation: Relation) -> list[int | None]:
         """Return where the columns are in the rows of a table as it is now.

@@ -115,6 +115,8 @@ class _Place:
     #: How many rows of that one were read; of tables that are read in part, the condition.
     rows: int = 0
     wheres: dict[str, str] = field(default_factory=dict)
+    #: The conditions of parts of tables that are read once what is read of them now is whole.
+    later: dict[str, list[str]] = field(default_factory=dict)
     paused: bool = False
     #: The last request that was followed.
     asked: int = 0
@@ -153,7 +155,15 @@ def behind_gap(cursor: str, begin: Position) -> str:
     Args:
         begin: the position behind which the log is to be had.
     """
-    anew = {"log": begin, "tables": [], "after": None, "rows": 0, "wheres": {}, "whole": []}
+    anew = {
+        "log": begin,
+        "tables": [],
+        "after": None,
+        "rows": 0,
+        "wheres": {},
+        "later": {},
+        "whole": [],
+    }
     return json.dumps(json.loads(cursor) | anew)
 
 
@@ -206,6 +216,7 @@ class SnapshotThenLog:
             kept["after"] if begun else None,
             kept["rows"] if begun else 0,
             {table: where for table, where in kept["wheres"].items() if table in left},
+            {table: wheres for table, wheres in kept.get("later", {}).items() if table in left},
             kept["paused"],
             kept["asked"],
         )
@@ -246,6 +257,7 @@ class SnapshotThenLog:
                 self.reload(table, request.where)
         elif request.kind == "stop":
             for table in tables if request.tables else list(self._place.tables):
+                self._place.later.pop(table, None)
                 self._leave(table)
         else:
             self._place.paused = request.kind == "pause"
@@ -253,10 +265,16 @@ class SnapshotThenLog:
     def reload(self, table: str, where: str | None = None) -> None:
         """Let the snapshot of a table be read again, after those that are not whole.
 
+        A part is read after what is read of the table already, of which nothing is left out for it.
+
         Args:
             where: which rows, as a condition of the database's own; all when left out.
         """
         place = self._place
+        if where is not None and table in place.tables:
+            place.later.setdefault(table, []).append(where)
+            return
+        place.later.pop(table, None)  # all of it is read
         if place.tables[:1] == [table]:
             self._chunk, place.after, place.rows = None, None, 0
         else:
@@ -267,7 +285,7 @@ class SnapshotThenLog:
             place.wheres[table] = where
 
     def _leave(self, table: str) -> None:
-        """Do not read a table on, as if it were whole."""
+        """Do not read a table on, as if it were whole; a part of it that is to be read then is next."""
         place = self._place
         if table not in place.tables:
             return
@@ -276,6 +294,9 @@ class SnapshotThenLog:
         place.tables.remove(table)
         place.wheres.pop(table, None)
         self._whole.append(table)
+        if later := place.later.pop(table, []):
+            self.reload(table, later[0])
+            place.later |= {table: later[1:]} if later[1:] else {}
 
     def take(self, seconds: float) -> list[Given]:
         """Return what comes next, waiting for the first of it for so long at most."""

@@ -52,7 +52,7 @@ def _decimal(text: str) -> Decimal:
 
 def _float(text: str) -> float:
     try:
-        found = float(text)
+        found = float("" if "_" in text else text)  # 1_000 is a number of Python's alone
     except ValueError:
         raise Misfit("no number") from None
     if math.isinf(found) and "inf" not in text.lower():
@@ -78,6 +78,7 @@ def _date(text: str) -> date:
 
 def _timestamp(text: str) -> datetime:
     """Return a time; one with an offset is given in UTC."""
+    _micros(text)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -88,6 +89,7 @@ def _timestamp(text: str) -> datetime:
 
 
 def _local(text: str) -> datetime:
+    _micros(text)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -95,6 +97,16 @@ def _local(text: str) -> datetime:
     if found.tzinfo is not None:
         raise Misfit("a time with a zone: read it as TIMESTAMP")
     return found
+
+
+def _micros(text: str) -> None:
+    """See that a time is in whole microseconds: Python would cut the rest."""
+    finer = _FINER.search(text)
+    if finer is not None and finer[1].strip("0"):
+        raise Misfit("a time with parts of a microsecond")
+
+
+_FINER = re.compile(r"[.,]\d{6}(\d+)")
 
 
 def _beyond(text: str, what: str) -> str:

@@ -36,8 +36,8 @@ _UNSEEN = (
     "another session began, and the end of this one did not come: whether there were more nobody "
     "knows"
 )
-#: How many sessions that are over are remembered.
-_REMEMBERED = 8
+#: How many sessions that are over are remembered, and how many may wait at once.
+_REMEMBERED, _SESSIONS = 8, 16
 
 
 class _Request(NamedTuple):
@@ -144,7 +144,13 @@ class MoldUDP64Receiver(Receiver):
             return
         if packet.session in self._over and self._over[packet.session] is None:
             return
-        numbers = self._sessions.get(packet.session) or self._begun(packet)
+        numbers = self._sessions.get(packet.session)
+        if numbers is None:
+            # Of others a packet without messages begins none, and there are so many at most: whoever can
+            # send one could hold up the sessions that are.
+            if self._sessions and (not packet.messages or len(self._sessions) >= _SESSIONS):
+                return
+            numbers = self._begun(packet)
         if numbers is self._current:
             self._heard = self._now
             self._give(numbers.next, numbers.see(packet.first, packet.messages))
@@ -219,13 +225,14 @@ class MoldUDP64Receiver(Receiver):
         now, limit = self._now, self.options.recover_within.total_seconds()
         # A single packet of another session, from whomever, ends none that goes on.
         while len(self._sessions) > 1 and not self._current.incomplete:
-            if self._head not in self._ended and now - self._heard <= limit:
+            waits = self._head not in self._ended and now - self._heard <= limit
+            if waits and not self._holds_too_much:
                 break
             self._go_on(found)
         numbers, marks = self._current, self._marks
         if not marks or marks[-1][0] < numbers.known:
             marks.append((numbers.known, now))
-        full = sum(each.held for each in self._sessions.values()) > self.options.hold
+        full = self._holds_too_much
         while True:
             while marks and marks[0][0] <= numbers.next:
                 marks.popleft()
@@ -242,6 +249,10 @@ class MoldUDP64Receiver(Receiver):
         if self._servers and (due or self._answered):
             self._asked, self._answered = now, False
             self._ask()
+
+    @property
+    def _holds_too_much(self) -> bool:
+        return sum(each.held for each in self._sessions.values()) > self.options.hold
 
     def _ask(self) -> None:
         """Ask for what is missing, but for what was asked for a moment ago.

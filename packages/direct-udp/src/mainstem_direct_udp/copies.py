@@ -19,6 +19,8 @@ class _Count:
 
     def __init__(self, highest: int) -> None:
         self.highest = highest
+        #: Until when a number below is a copy of one that was stored before a restart.
+        self.stored_until = float("-inf")
         #: The number that it began with; one that was sent shortly before may come after it.
         self.begun = highest + 1
         #: When each number of late was first seen, in order.
@@ -43,6 +45,7 @@ class Copies:
         for name, (highest, *gaps) in json.loads(cursor or "{}").items():
             count = self._counts[name.encode("latin-1")] = _Count(highest)
             count.missing = [(f, g, now) for f, g in zip(gaps[::2], gaps[1::2], strict=True)]
+            count.begun, count.stored_until = 0, now + within
 
     def first(self, name: bytes, number: int, now: float) -> bool:
         """Note a message's number; return whether it is the first copy.
@@ -60,6 +63,8 @@ class Copies:
                 count.missing.append((count.highest + 1, number - 1, now))
             count.highest = number
         elif not self._fill(count, number) and not count.begun - _SHORTLY < number < count.begun:
+            if now <= count.stored_until and number > count.highest - _SHORTLY:
+                return False
             count.highest, count.begun, count.missing = number, number, []
             count.seen.clear()
         count.seen[number] = now

@@ -23,9 +23,10 @@ pc: Any = pyarrow.compute
 KINDS = {
     "c": "counter", "g": "gauge", "ms": "timer", "h": "histogram", "d": "distribution", "s": "set",
 }  # fmt: skip
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+#: Read in one way only: where there are two, a long text that is none takes the square of its length.
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 #: A number that any DOUBLE holds.
-_SAFE = r"[+-]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,2})?"
+_SAFE = r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,2})?"
 #: A line as nearly all are: numbers, then rate, tags, container and time, in this order.
 _USUAL = (
     rf"^(?P<name>[^:|@#\x00-\x1f]+):(?P<values>{_SAFE}(?::{_SAFE})*)\|(?P<type>c|g|ms|h|d)"
@@ -225,7 +226,7 @@ def _metric(line: str, at: int) -> list[dict[str, Any]]:
 
 
 def _float(text: str, why: str) -> float:
-    if not re.fullmatch(_NUMBER, text, re.ASCII):
+    if not _NUMBER.fullmatch(text):
         raise LineError(why)
     found = float(text)
     if abs(found) > _LARGEST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import struct
@@ -111,7 +112,7 @@ class UDPReceiver(Receiver):
         if len(self._names) >= _SENDERS:
             self._names.clear()
         if not isinstance(sender, tuple):  # of a socket of this machine: its path, if it has one
-            return (sender or "").encode() if isinstance(sender, str) else b""
+            return os.fsencode(sender or "") if isinstance(sender, str) else b""
         host = f"[{sender[0]}]" if len(sender) > 2 else sender[0]
         name = self._names[sender] = f"{host}:{sender[1]}".encode()
         return name

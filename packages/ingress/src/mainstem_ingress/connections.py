@@ -25,6 +25,8 @@ from mainstem_ingress.streams import Place, StreamOptions
 _READ, _TURNS = 256 * 1024, 4
 #: For how long nobody is let in where the system has no room for them, in seconds.
 _FULL = 1.0
+#: How many bytes of messages that are not whole all connections may have sent.
+_HELD = 256 * 2**20
 _made: Any = partial(tuple.__new__, Message)
 _REST = (None, None, None)
 
@@ -143,10 +145,25 @@ class StreamReceiver(Receiver):
                 self._read(connection, found)
             elif connection.greeting and time.monotonic() > connection.until:
                 self._end(connection, found, "")
+        self._bound(found)
         if self._listening in ready:
             self._accept()
         failpoint("socket.after-take")
         return found
+
+    def _bound(self, found: list[Message]) -> None:
+        """End the connections that have sent the most of what is no message yet, where it is too much.
+
+        Else whoever may connect could have all memory, with messages that never end.
+        """
+        most = max(_HELD, 4 * self.options.max_message)
+        held = sum(connection.framer.held for connection in self._open.values())
+        while held > most:
+            worst = max(self._open.values(), key=lambda each: each.framer.held)
+            held -= worst.framer.held
+            why = f"messages that are not whole have more than {most:,} bytes together"
+            found.append(self._refused(worst, Frame(b"", f"the connection is ended: {why}")))
+            self._end(worst, found, why)
 
     def _look(self) -> None:
         """Look at who waits to be let in only as long as there is room."""

@@ -69,6 +69,9 @@ class FramingError(Exception):
 class Framer:
     """Cuts one connection's bytes.
 
+    Attributes:
+        held: how many bytes of a message have come that is not whole.
+
     Args:
         options: where messages end.
         most: a larger message is refused, in bytes; its beginning is kept.
@@ -78,7 +81,7 @@ class Framer:
         self._most = most
         #: What belongs to no message yet, in pieces, which are put together once that may be one.
         self._pieces: list[bytes] = []
-        self._held = 0
+        self.held = 0
         #: How many bytes there must be before anything can be said of them; the last of them.
         self._need, self._tail = 0, b""
         #: How many bytes are still to be left out of a message that is too large; None for none. For
@@ -99,7 +102,7 @@ class Framer:
         """
         if self._waits(data):
             self._pieces.append(data)
-            self._held += len(data)
+            self.held += len(data)
             return []
         whole = b"".join([*self._pieces, data])
         self._keep(b"")
@@ -110,16 +113,16 @@ class Framer:
         if self._skip is not None:
             return False
         if self._end is None:
-            return self._held + len(data) < self._need
+            return self.held + len(data) < self._need
         joined = self._tail + data
-        if self._end in joined or self._held + len(data) > self._most + self._slack:
+        if self._end in joined or self.held + len(data) > self._most + self._slack:
             return False
         self._tail = joined[len(joined) - len(self._end) + 1 :]
         return True
 
     def _keep(self, rest: bytes, need: int = 0) -> None:
         """Hold what belongs to no message yet."""
-        self._pieces, self._held, self._need = [rest] if rest else [], len(rest), need
+        self._pieces, self.held, self._need = [rest] if rest else [], len(rest), need
         if self._end is not None:
             self._tail = rest[max(0, len(rest) - len(self._end) + 1) :]
 

@@ -80,8 +80,15 @@ def _reachable(method: str, query: bytes, headers: Mapping[bytes, bytes]) -> Ans
 
 
 def _parameters(query: bytes) -> dict[str, str]:
-    """Return the parameters of a query; of one that comes twice, the first."""
-    found = parse_qs(query.decode("latin-1"), keep_blank_values=True, max_num_fields=100)
+    """Return the parameters of a query; of one that comes twice, the first.
+
+    Raises:
+        Refusal: there are too many.
+    """
+    try:
+        found = parse_qs(query.decode("latin-1"), keep_blank_values=True, max_num_fields=100)
+    except ValueError:  # too many
+        raise unverified() from None
     return {name: values[0] for name, values in found.items()}
 
 
