@@ -399,6 +399,7 @@ def test_means_of_sensors_with_wrong_clocks_come_right(tmp_path):
     assert Counter(row["sensor"] for row in late) == {"b2": 20}
 
 
+@pytest.mark.in_turn
 def test_cards_that_are_tried_out_are_found(tmp_path):
     """Pass: the alarms are those of a plain look at each card's payments, and the picture is the pattern's."""
     folder = tmp_path / "fraud"

@@ -177,7 +177,9 @@ def test_a_rollback_that_a_sink_cannot_bear_is_refused(pipeline):
 
 @pytest.mark.in_turn
 def test_a_replay_fills_a_shadow_sink_beside_the_running_job(pipeline):
-    """Pass: the shadow has what a run from scratch gives; the job and its offsets go on untouched."""
+    """Pass: the shadow has what a run from scratch gives; the job and its offsets go on untouched, and what
+    would disturb it is refused.
+    """
     write(pipeline, changed(sinks__again=SHADOW))
     document = pipeline.file.read_text()
     for number in (1, 2, 3):
@@ -195,6 +197,11 @@ def test_a_replay_fills_a_shadow_sink_beside_the_running_job(pipeline):
     run(replay_plan(make_plan(pipeline.file), "totals", "earliest", {"out": "again"}))
     assert sorted(file.name for file in offsets.glob("*")) == before
     assert thread.is_alive()
+    held = ["checkpoint", "rollback", pipeline.file, "--query", "totals", "--batch", "0", "--yes"]
+    for arguments in (held, ["checkpoint", "copy", pipeline.file, pipeline.folder / "fork"]):
+        refused = CliRunner().invoke(app, list(map(str, arguments)))
+        assert "the pipeline is already running" in str(refused.exception)
+    assert not (pipeline.folder / "fork").exists()
     stop.set()
     thread.join(60)
     assert totals(pipeline, "again") == totals(pipeline)

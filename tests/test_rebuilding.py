@@ -9,9 +9,11 @@ from contextlib import closing
 
 import pytest
 from mainstem import PipelineError
+from mainstem.cli.app import app
 from mainstem.plan.build import make_plan
 from mainstem.plan.replay import replay_plan
 from mainstem_testkit import wait_for
+from typer.testing import CliRunner
 
 
 def document(pipeline, deliver="idempotent", **parts):
@@ -77,6 +79,19 @@ def filled(pipeline):
     assert board(pipeline) == {"a": 2, "c": 1}
     damage(pipeline)
     return pipeline
+
+
+@pytest.mark.in_turn
+def test_a_rebuild_asks_before_it_does_anything(pipeline):
+    """Pass: it tells what would be done; without a yes nothing is."""
+    filled(pipeline)
+    command = ["replay", str(pipeline.file), "--query", "lines", "--rebuild", "board"]
+    for arguments, answer, code in ((["--dry-run"], "", 0), ([], "n\n", 1), ([], "", 1)):
+        told = CliRunner().invoke(app, [*command, *arguments], input=answer)
+        assert told.exit_code == code, told.output
+        assert "board: what it holds is replaced by what is built beside it" in told.output
+        assert board(pipeline) == {"a": -1, "c": -1, "ghost": 0}
+    assert not list(pipeline.folder.glob("checkpoints/test/replays/*"))
 
 
 POINTS = ["rebuild.before-swap", "rebuild.after-swap", "rebuild.forgetting:2"]

@@ -1,85 +1,69 @@
-"""Wires the built-in words to their classes."""
+"""Wires the built-in words to their classes, by their places: a document imports what it uses."""
 
 from __future__ import annotations
 
-from mainstem.builtin.changelog import ToChangelog
-from mainstem.builtin.console import Console
-from mainstem.builtin.decode import Decode
-from mainstem.builtin.encode import Encode
-from mainstem.builtin.events import ToEvents
-from mainstem.builtin.files_sink import FilesSink
-from mainstem.builtin.files_source import Files
-from mainstem.builtin.formats.csv import Csv
-from mainstem.builtin.formats.debezium_json import DebeziumJson
-from mainstem.builtin.formats.fixed import Fixed
-from mainstem.builtin.formats.json import Json
-from mainstem.builtin.formats.logfmt import Logfmt
-from mainstem.builtin.formats.mysql_changes import CanalJson, MaxwellJson
-from mainstem.builtin.formats.raw import Raw
-from mainstem.builtin.formats.syslog import Syslog
-from mainstem.builtin.formats.tables import ArrowIPC, Parquet
-from mainstem.builtin.formats.xml import Xml
-from mainstem.builtin.microbatch import Microbatch
-from mainstem.builtin.python_call import PythonCall
-from mainstem.builtin.rate import Rate
-from mainstem.builtin.redrive import Redrive
-from mainstem.builtin.select import Select
-from mainstem.builtin.spark_format import SparkSink, SparkSource
-from mainstem.builtin.sql import Sql
-from mainstem.builtin.state_stores import Memory, RocksDB
-from mainstem.builtin.union import Union
-from mainstem.contracts.components import Delivery, Operator, Sink, Source, StateStore
-from mainstem.contracts.formats import Format
 from mainstem.hookspecs import hookimpl
 
 
 @hookimpl
-def mainstem_sources() -> dict[str, type[Source]]:
-    return {"files": Files, "rate": Rate, "redrive": Redrive, "spark": SparkSource}
-
-
-@hookimpl
-def mainstem_operators() -> dict[str, type[Operator]]:
+def mainstem_sources() -> dict[str, str]:
     return {
-        "changelog": ToChangelog,
-        "decode": Decode,
-        "encode": Encode,
-        "events": ToEvents,
-        "python": PythonCall,
-        "select": Select,
-        "sql": Sql,
-        "union": Union,
+        "files": "mainstem.builtin.files_source:Files",
+        "rate": "mainstem.builtin.rate:Rate",
+        "redrive": "mainstem.builtin.redrive:Redrive",
+        "spark": "mainstem.builtin.spark_format:SparkSource",
     }
 
 
 @hookimpl
-def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"console": Console, "files": FilesSink, "spark": SparkSink}
-
-
-@hookimpl
-def mainstem_state_stores() -> dict[str, type[StateStore]]:
-    return {"memory": Memory, "rocksdb": RocksDB}
-
-
-@hookimpl
-def mainstem_delivery() -> dict[str, type[Delivery]]:
-    return {"microbatch": Microbatch}
-
-
-@hookimpl
-def mainstem_formats() -> dict[str, type[Format]]:
+def mainstem_operators() -> dict[str, str]:
     return {
-        "csv": Csv,
-        "debezium-json": DebeziumJson,
-        "maxwell-json": MaxwellJson,
-        "canal-json": CanalJson,
-        "fixed": Fixed,
-        "json": Json,
-        "logfmt": Logfmt,
-        "parquet": Parquet,
-        "arrow": ArrowIPC,
-        "raw": Raw,
-        "syslog": Syslog,
-        "xml": Xml,
+        "changelog": "mainstem.builtin.changelog:ToChangelog",
+        "decode": "mainstem.builtin.decode:Decode",
+        "encode": "mainstem.builtin.encode:Encode",
+        "events": "mainstem.builtin.events:ToEvents",
+        "python": "mainstem.builtin.python_call:PythonCall",
+        "select": "mainstem.builtin.select:Select",
+        "sql": "mainstem.builtin.sql:Sql",
+        "union": "mainstem.builtin.union:Union",
+    }
+
+
+@hookimpl
+def mainstem_sinks() -> dict[str, str]:
+    return {
+        "console": "mainstem.builtin.console:Console",
+        "files": "mainstem.builtin.files_sink:FilesSink",
+        "spark": "mainstem.builtin.spark_format:SparkSink",
+    }
+
+
+@hookimpl
+def mainstem_state_stores() -> dict[str, str]:
+    return {
+        "memory": "mainstem.builtin.state_stores:Memory",
+        "rocksdb": "mainstem.builtin.state_stores:RocksDB",
+    }
+
+
+@hookimpl
+def mainstem_delivery() -> dict[str, str]:
+    return {"microbatch": "mainstem.builtin.microbatch:Microbatch"}
+
+
+@hookimpl
+def mainstem_formats() -> dict[str, str]:
+    return {
+        "csv": "mainstem.builtin.formats.csv:Csv",
+        "debezium-json": "mainstem.builtin.formats.debezium_json:DebeziumJson",
+        "maxwell-json": "mainstem.builtin.formats.mysql_changes:MaxwellJson",
+        "canal-json": "mainstem.builtin.formats.mysql_changes:CanalJson",
+        "fixed": "mainstem.builtin.formats.fixed:Fixed",
+        "json": "mainstem.builtin.formats.json:Json",
+        "logfmt": "mainstem.builtin.formats.logfmt:Logfmt",
+        "parquet": "mainstem.builtin.formats.tables:Parquet",
+        "arrow": "mainstem.builtin.formats.tables:ArrowIPC",
+        "raw": "mainstem.builtin.formats.raw:Raw",
+        "syslog": "mainstem.builtin.formats.syslog:Syslog",
+        "xml": "mainstem.builtin.formats.xml:Xml",
     }
