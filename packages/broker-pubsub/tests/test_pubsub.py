@@ -285,7 +285,7 @@ def test_copies_are_claimed_to_be_known_only_where_ids_are_kept():
     """Pass: with `duplicates_within: 0 s` no id is, so a copy can come out, and the source says so."""
     for horizon, may in (("1 hour", False), ("0 s", True)):
         options = PubSubSourceOptions(
-            subscription="projects/p/subscriptions/s", duplicates_within=horizon
+            subscription="projects/shop/subscriptions/jobs", duplicates_within=horizon
         )
         facts = PubSubSource(options).capabilities
         assert facts.may_duplicate is may

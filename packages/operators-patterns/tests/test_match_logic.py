@@ -118,6 +118,9 @@ EVENTS = st.lists(
 @example(
     "a ... (a? a?)? a", "", 1, "past_last_row", [("y", 0, 1), ("y", 0, 0), ("y", 0, 1)], [], False
 )
+@example(
+    "a a? (a | b*?)*", "", 1, "past_last_row", [("y", 0, 1), ("y", 0, 2), ("y", 0, 2)], [], False
+)
 @example("a a? (a | b??)?", "", 1, "past_last_row", [("y", 0, 1), ("y", 0, 2)], [], False)
 @settings(deadline=None, max_examples=300)
 @given(

@@ -102,7 +102,7 @@ class _Builder:
     """States with ways on without a row, in their order, and rows between states."""
 
     def __init__(self) -> None:
-        #: By state the next states or, negative and less than -1, rows.
+        #: By state the rows and next states, with what kind of a way it is there: see `closure`.
         self._ways: list[list[tuple[str, int]]] = []
         self.rows: list[tuple[str | None, bool, bool, int]] = []
         self.last = 0
@@ -122,8 +122,8 @@ class _Builder:
         self._ways[start].append(("row", len(self.rows) - 1))
         return end
 
-    def _on(self, start: int, end: int) -> None:
-        self._ways[start].append(("state", end))
+    def _on(self, start: int, end: int, kind: str = "state") -> None:
+        self._ways[start].append((kind, end))
 
     def add(self, node: Node, start: int) -> int:
         """Add a node behind a state; return the state behind it."""
@@ -156,9 +156,11 @@ class _Builder:
         end = self.state()
         if node.most is None:
             again, begin = self.state(), self.state()
-            self._on(start, again)
-            self._both(again, begin, end, greedy=node.greedy)
-            self._on(self.add(node.item, begin), again)
+            self._on(start, again, "enter")
+            ways = (("begin", begin), ("leave", end))
+            for kind, target in ways if node.greedy else reversed(ways):
+                self._on(again, target, kind)
+            self._on(self.add(node.item, begin), again, "back")
             return end
         for _ in range(node.most - node.least):
             begin = self.state()
@@ -172,21 +174,33 @@ class _Builder:
             self._on(start, target)
 
     def closure(self, start: int) -> list[int]:
-        """Return the rows that can come next, the preferred first; `END` among them where it may end."""
+        """Return the rows that can come next, the preferred first; `END` among them where it may end.
+
+        A repetition without end that would go round without a row goes no way at all. One that began
+        before the last row has one; and what is in it may begin anew with each round of it.
+        """
         found: dict[int, None] = {}
-        seen: set[int] = set()
-        left = [start]
+        seen: set[tuple[int, frozenset[int]]] = set()
+        #: States, with the repetitions whose round began since the last row, and rows, with None.
+        left: list[tuple[int, frozenset[int] | None]] = [(start, frozenset())]
         while left:
-            state = left.pop()
-            if state <= -2:
-                found.setdefault(-2 - state)
+            state, begun = left.pop()
+            if begun is None:
+                found.setdefault(state)
                 continue
-            if state in seen:
+            if (state, begun) in seen:
                 continue
-            seen.add(state)
+            seen.add((state, begun))
             if state == self.last:
                 found.setdefault(END)
             # Depth first, in order.
             for kind, target in reversed(self._ways[state]):
-                left.append(target if kind == "state" else -2 - target)
+                if kind == "row":
+                    left.append((target, None))
+                elif kind == "begin":
+                    left.append((target, begun | {state}))
+                elif kind in ("enter", "leave"):
+                    left.append((target, begun - {target if kind == "enter" else state}))
+                elif kind != "back" or target not in begun:
+                    left.append((target, begun))
         return list(found)
