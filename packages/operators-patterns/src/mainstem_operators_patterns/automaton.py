@@ -177,7 +177,7 @@ class _Builder:
         """Return the rows that can come next, the preferred first; `END` among them where it may end.
 
         A repetition without end that would go round without a row goes no way at all. One that began
-        before the last row has one; and what is in it may begin anew with each round of it.
+        before the last row has one; and what is in it may start over with each round of it.
         """
         found: dict[int, None] = {}
         seen: set[tuple[int, frozenset[int]]] = set()
