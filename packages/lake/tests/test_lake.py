@@ -131,6 +131,14 @@ def test_types_that_hold_all_values_fit(given, there, fits):
     assert types_fit(one, two) is fits
 
 
+def test_bytes_of_any_length_are_none_of_a_fixed_length():
+    """Pass: these are bytes of any length, and not the other way; a UUID is its bytes."""
+    assert types_fit(pa.binary(16), pa.binary())
+    assert types_fit(pa.uuid(), pa.binary())
+    assert not types_fit(pa.binary(), pa.binary(16))
+    assert not types_fit(pa.binary(8), pa.binary(16))
+
+
 def test_rows_are_brought_into_the_columns_of_a_table():
     """Pass: in its order and types, null where they lack one."""
     there = pa.schema([("b", pa.int64()), ("c", pa.string())])

@@ -6,7 +6,6 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlparse
@@ -286,11 +285,11 @@ class Table(LakeTable):
                 if task.file.record_count * 2 <= options.file_rows:
                     small.setdefault((task.file.spec_id, task.file.partition), []).append(task)
             removed, files = [], []
-            for tasks in chain.from_iterable(
-                _bins(each, options.file_rows) for each in small.values()
-            ):
-                removed += [task.file for task in tasks]
-                files += self._written(self._read(tasks))
+            for each in small.values():
+                for tasks in _bins(each, options.file_rows):
+                    if len(tasks) > 1:
+                        removed += [task.file for task in tasks]
+                        files += self._written(self._read(tasks))
         except Exception as error:
             raise failure(self._options, error) from None
         if removed:
@@ -579,13 +578,13 @@ def failure(options: TableOptions, error: Exception) -> PermanentError | Transie
 
 
 def _bins(tasks: Iterable[FileScanTask], rows: int) -> Iterator[list[FileScanTask]]:
-    """Yield files that become one, each time so many rows at most: they are all in memory then."""
+    """Yield files that can become one, each time so many rows at most: they are all in memory then."""
     found: list[FileScanTask] = []
     count = 0
     for task in tasks:
         if count + task.file.record_count > rows:
-            yield from [found] if len(found) > 1 else []
+            yield found
             found, count = [], 0
         found.append(task)
         count += task.file.record_count
-    yield from [found] if len(found) > 1 else []
+    yield found

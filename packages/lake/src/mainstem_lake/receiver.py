@@ -215,19 +215,18 @@ def _behind(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.Record
             yield rest.slice(start, _ROWS)
 
 
-def _by_key(kinds: Sequence[str], keys: pa.Table) -> list[str]:
+def _by_key(kinds: list[str], keys: pa.Table) -> list[str]:
     """Return kinds of changes, of an update that gives a row another key: one row goes, another comes."""
+    if "update_preimage" not in kinds:
+        return kinds
     rows = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
-    places = {
-        kind: {row for row, told in zip(rows, kinds, strict=True) if told == kind}
-        for kind in ("update_preimage", "update_postimage")
-    }
-    alone = {
-        "update_preimage": ("delete", places["update_postimage"]),
-        "update_postimage": ("insert", places["update_preimage"]),
-    }
-    found = []
-    for row, kind in zip(rows, kinds, strict=True):
-        other, known = alone.get(kind, (kind, ()))
-        found.append(other if kind in alone and row not in known else kind)
-    return found
+    there = set(zip(rows, kinds, strict=True))
+
+    def told(row: Any, kind: str) -> str:
+        if kind == "update_preimage" and (row, "update_postimage") not in there:
+            return "delete"
+        if kind == "update_postimage" and (row, "update_preimage") not in there:
+            return "insert"
+        return kind
+
+    return [told(row, kind) for row, kind in zip(rows, kinds, strict=True)]

@@ -228,9 +228,10 @@ def fits(given: Any, there: Any, *, whole: bool = True) -> bool:
     given = getattr(given, "storage_type", given)  # a UUID's are its bytes
     if given == there or kinds.is_null(given):
         return True
-    for alike in (_TEXTS, _OCTETS):
-        if any(of(given) for of in alike):
-            return any(of(there) for of in alike)
+    if any(of(given) for of in _TEXTS):
+        return any(of(there) for of in _TEXTS)
+    if kinds.is_fixed_size_binary(given) or any(of(given) for of in _OCTETS):
+        return any(of(there) for of in _OCTETS)  # bytes of any length are none of a fixed one
     if kinds.is_integer(given):
         unsigned = kinds.is_unsigned_integer(given)
         if kinds.is_decimal(there):
@@ -263,12 +264,7 @@ def fits(given: Any, there: Any, *, whole: bool = True) -> bool:
 
 
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_OCTETS = (
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_binary_view,
-    pa.types.is_fixed_size_binary,
-)
+_OCTETS = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
 
 
 def _is_list(kind: Any) -> bool:
