@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import textwrap
 import warnings
 from pathlib import Path
 
 import pytest
+from mainstem.document.reading import read_text
 from mainstem.errors import DocumentError, Problem
 from mainstem.plan.build import make_plan
 
@@ -57,6 +60,9 @@ CASES = {
     "no sinks key": ("sinks:\n  out: {use: console, from: row}\n", "", 1, "sinks", "key 'sinks' is missing", ""),
     "two names": ("  out:", "  row:", 7, "sinks.row", "already that of a node in `operators`", ""),
     "unset variable": ("path: in", "path: '${env:MAINSTEM_NOT_SET}'", 3, "sources.lines.with.path", "variable MAINSTEM_NOT_SET is not set", "Set it, or write ${env:MAINSTEM_NOT_SET:-default}."),
+    "variable of bytes": ("path: in", "path: '${env:MAINSTEM_BYTES}'", 3, "sources.lines.with.path", "variable MAINSTEM_BYTES is not UTF-8 text", ""),
+    "half a character": ("path: in", 'path: "\\uD83D"', 3, "sources.lines.with.path", "expected Unicode text", ""),
+    "half a character in a key": ("path: in", 'path: in, "\\uD83D": 1', 3, "sources.lines.with", "a key must be Unicode text", ""),
     "missing file": ("path: in", "path: '${file:no.txt}'", 3, "sources.lines.with.path", "No such file", ""),
     "no reference": ("path: in", "path: '${HOME}'", 3, "sources.lines.with.path", "is no reference", "Write $$ for a plain $."),
     "tag": ("path: in", "path: !!python/name:os.system x", 3, "sources.lines.with.path", "is not known here", ""),
@@ -74,14 +80,21 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_is_shown_with_its_line_key_and_nearest_word(tmp_path, case):
+def test_a_mistake_is_shown_with_its_line_key_and_nearest_word(tmp_path, case, monkeypatch):
     """Pass: a problem at that line and key, in those words, with that hint."""
+    monkeypatch.setitem(os.environb, b"MAINSTEM_BYTES", b"in\xff")
     old, new, line, key, words, hint = CASES[case]
     assert old in RIGHT
     found = problems(tmp_path, RIGHT.replace(old, new, 1))
     assert any(
         p.line == line and p.key == key and words in p.message and hint in p.hint for p in found
     ), [vars(p) for p in found]
+
+
+def test_characters_are_whole_that_json_escapes_by_halves():
+    """Pass: a document that is JSON has the same text as its own."""
+    document = {"a \N{WATER WAVE}": ["\N{WATER WAVE}\N{MATHEMATICAL BOLD CAPITAL A}"]}
+    assert read_text(json.dumps(document)).values == document
 
 
 def test_all_mistakes_come_at_once_in_the_order_of_their_lines(tmp_path):

@@ -6,6 +6,7 @@ the first alone, and an alias can be counted before it is expanded.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from mainstem.errors import DocumentError, Problem
 
 #: More values than this, aliases expanded, is an attack or a mistake; so are more bytes or levels.
 MOST_VALUES, MOST_BYTES, MOST_LEVELS = 20_000, 2**20, 100
+#: Halves of characters, as escapes make them; also bytes of the environment that are not UTF-8.
+NO_TEXT = re.compile("[\ud800-\udfff]")
 
 Path_ = tuple[str | int, ...]
 
@@ -188,7 +191,10 @@ class _Builder:
             if not isinstance(key_node, ScalarNode):
                 self._wrong("a key must be plain text", path, place)
                 continue
-            key = key_node.value
+            key = _unicode(key_node.value)
+            if key is None:
+                self._wrong("a key must be Unicode text: here is half a character", path, place)
+                continue
             if key == "<<" and str(key_node.ctag) == "tag:yaml.org,2002:merge":
                 for part in (
                     value_node.value if isinstance(value_node, SequenceNode) else [value_node]
@@ -223,7 +229,10 @@ class _Builder:
             wide = end.column - mark.column - len(node.value)
             if mark.line == end.line and wide in (0, 2):
                 self._written.plain[path] = (place[0], place[1] + wide // 2)
-            return node.value
+            text = _unicode(node.value)
+            if text is None:
+                self._wrong("expected Unicode text: here is half a character", path, place)
+            return text
         try:
             value = self._yaml.constructor.construct_object(node)
         except (YAMLError, ValueError) as error:
@@ -237,3 +246,13 @@ class _Builder:
     def _wrong(self, message: str, path: Path_, place: tuple[int, int]) -> None:
         key = ".".join(str(p) for p in path)
         self._written.problems.append(Problem(message, key, self._written.file, *place))
+
+
+def _unicode(text: str) -> str | None:
+    r"""Return text with characters whole that are escaped by halves, as JSON does: `"\ud83d\ude00"`."""
+    if not NO_TEXT.search(text):
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        return None

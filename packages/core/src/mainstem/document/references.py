@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mainstem.document.reading import MOST_BYTES, Path_, Written, read_regular
+from mainstem.document.reading import MOST_BYTES, NO_TEXT, Path_, Written, read_regular
 from mainstem.document.scrubber import Scrubber
 
 _REFERENCE = re.compile(r"\$\$|\$\{([^}]*)\}")
@@ -59,6 +59,9 @@ def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:
             if text is None:
                 state = "empty" if name in os.environ else "not set"
                 hint = f"Set it, or write ${{env:{name}:-default}}."
+            elif NO_TEXT.search(text):
+                text, state, hint = None, "not UTF-8 text", ""
+            if text is None:
                 problem = written.problem(
                     f"environment variable {name} is {state}", path, hint=hint
                 )
