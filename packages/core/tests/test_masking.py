@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mainstem.run.failures import first_line, without_values
+from mainstem.plan.build import make_plan
+from mainstem.run.failures import first_line, of_a_refusal, without_values
 
 KEPT = [
     "You can set the config 'spark.sql.ansi.enabled' to 'false'.",
@@ -31,6 +32,21 @@ def test_advice_stays(message):
 def test_values_are_hidden(message):
     """Pass: nothing of the row is left, and all around it is."""
     assert without_values(message) == HIDDEN[message]
+
+
+def test_a_refusal_tells_columns_and_nodes_and_no_values():
+    """Pass: what is quoted stays only if it is a name of the plan, whatever is within the quotes."""
+    read = {"path": "in", "format": "jsonlines", "schema": "cents INT, secret STRING"}
+    plan = make_plan(
+        {
+            "pipeline": "test",
+            "sources": {"orders": {"use": "files", "with": read}},
+            "sinks": {"out": {"use": "console", "from": "orders"}},
+        }
+    )
+    told = r'value "a \"quoted\" row" of "cents" in "orders" is "wide"'
+    shown = 'value "?" of "cents" in "orders" is "?"'
+    assert of_a_refusal(told, plan) == shown
 
 
 def test_plans_and_inner_names_are_not_shown():

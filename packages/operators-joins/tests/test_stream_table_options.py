@@ -171,3 +171,13 @@ def test_importing_the_operators_imports_neither_spark_nor_polars():
         "sys.exit(any(name in sys.modules for name in ('pyspark', 'polars')))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["STRUCT<a: INT>", "ARRAY<INT>", "VARIANT"])
+def test_a_sequence_without_an_order_is_refused(kind):
+    """Pass: a type whose values have no order here is refused before anything runs, with what to do."""
+    made = document(table=f"name STRING, observed TIMESTAMP, celsius DOUBLE, version {kind}")
+    made["operators"]["weather"]["with"]["sequence"] = "version"
+    with pytest.raises(DocumentError) as failure:
+        make_plan(made)
+    assert any("no order here" in problem.message for problem in failure.value.problems)

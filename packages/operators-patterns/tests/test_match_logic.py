@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -166,6 +167,44 @@ def test_matches_are_those_of_a_plain_computation(text, absence, within, skip, e
     ids = [r["match_id"] for r in driver.outputs[""]]
     assert len(ids) == len(set(ids))
     assert paged or driver.size() == 0
+
+
+class OneVersionAgo(MatchLogic):
+    """As it was while rows were kept whole where somebody read those that came late."""
+
+    version = 1
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        for name in ("waiting", "rows"):
+            table = self.tables[name]
+            *held, last = table.columns.items()
+            columns = pl.Schema([*held, ("note", pl.String()), last])
+            self.tables[name] = replace(table, columns=columns)
+
+
+@settings(deadline=None, max_examples=50)
+@given(EVENTS, st.integers(0, 24))
+def test_a_run_goes_on_from_the_state_of_an_earlier_version(events, at):
+    """Pass: what waits, and what partial matches hold, gives the same matches as without the change."""
+    events = sorted(events, key=lambda e: e[1])
+    made, _ = logic("a b+ c", 12 * MINUTE)
+    rules, told = made._book.rules[b""], made._told
+    schema = pl.Schema({**ROWS, "note": pl.String()})
+
+    def run(first: type[MatchLogic]) -> Any:
+        driver = Paged(
+            first(schema, rules, [], told), {"input": ["k"]}, {"input": (AT, 5 * MINUTE // MICRO)}
+        )
+        rows = [{**row(n, *each), "note": "x"} for n, each in enumerate(events)]
+        driver.batch({"input": rows[:at]})
+        driver.batch()
+        driver.restart(MatchLogic(schema, rules, [], told))
+        driver.batch({"input": rows[at:]})
+        driver.advance(FAR)
+        return driver.outputs
+
+    assert run(OneVersionAgo) == run(MatchLogic)
 
 
 @settings(deadline=None, max_examples=150)
