@@ -28,8 +28,8 @@ def document() -> dict[str, Any]:
             for name, schema in (("lefts", LEFT), ("rights", RIGHT))
         },
         "operators": {
-            "one": table("lefts", ["or der"], "n"),
-            "other": table("rights", ["number", "part"], "at"),
+            "one": table("lefts", ["Or Der"], "n"),
+            "other": table("rights", ["NUMBER", "part"], "at"),
             "both": {
                 "use": "table_table_join",
                 "from": {"left": "one", "right": "other"},

@@ -81,9 +81,3 @@ def check_ordered(kind: str | None, whose: str, option: str | None = None) -> No
             option=option,
             hint="Make a number or a text of it by `select`, which orders as it does.",
         )
-
-
-def exact(shape: Shape, name: str) -> str:
-    """Return a column's name as the shape has it; options may have it in other case."""
-    column = shape.column(name)
-    return name if column is None else column.name

@@ -35,7 +35,6 @@ from mainstem_keyed_state import KeyedOperator, event_time, lacking
 from mainstem_operators_joins.columns import (
     check_columns,
     check_ordered,
-    exact,
     pairs,
     taken_columns,
 )
@@ -218,7 +217,7 @@ class StreamTableJoin(KeyedOperator, LoadedFirst, Deriving):
     def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
         stream, table = inputs[STREAM], self._changes(inputs)
         timed = self.options.as_of == "event_time" or self._wait(inputs) is not None
-        key = [exact(table, name) for name in table.key]
+        key = list(table.key)
         times = [time for time in (event_time(table),) if time is not None]
         return {
             STREAM: lacking(filter(None, [event_time(stream) if timed else None])),
@@ -365,7 +364,7 @@ class StreamTableJoin(KeyedOperator, LoadedFirst, Deriving):
             as_of=options.as_of,
             when=self._when,
             join=options.join,
-            table_key=tuple(exact(table, name) for name in table.key),
+            table_key=table.key,
             stream_time=event_time(stream),
             table_time=event_time(table),
             takes={name: column.name for name, column in self._takes(inputs).items()},

@@ -29,7 +29,7 @@ from mainstem.columns import Column, find_column, quoted
 from mainstem_keyed_state import KeyedOperator, event_time, lacking
 from pydantic import model_validator
 
-from mainstem_operators_joins.columns import GONE, check_columns, check_ordered, exact
+from mainstem_operators_joins.columns import GONE, check_columns, check_ordered
 
 if TYPE_CHECKING:
     import polars as pl
@@ -112,8 +112,8 @@ class ToTable(KeyedOperator, Expressions, Checked):
                 raise OptionError("the input has no event time", option=name, hint=hint)
         return Changelog(
             given.columns,
-            [exact(given, name) for name in options.key],
-            exact(given, options.sequence),
+            [given.exact(name) for name in options.key],
+            given.exact(options.sequence),
             preimages=True,
             event_time=given.event_time,
         )
@@ -147,11 +147,11 @@ class ToTable(KeyedOperator, Expressions, Checked):
         )
 
     def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
-        return {"input": [quoted(exact(inputs.only, name)) for name in self.options.key]}
+        return {"input": [quoted(inputs.only.exact(name)) for name in self.options.key]}
 
     def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
         given, options = inputs.only, self.options
-        needed = [exact(given, name) for name in (*options.key, options.sequence)]
+        needed = [given.exact(name) for name in (*options.key, options.sequence)]
         reasons = lacking(needed)
         if options.delete and options.on_error == "reject":
             reasons[f"{GONE} IS NULL"] = f"delete fails: {options.delete}"
@@ -164,7 +164,7 @@ class ToTable(KeyedOperator, Expressions, Checked):
 
     def rows(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, DataFrame]:
         rows, delete = inputs.only, self.options.delete
-        sequence = exact(ctx.shapes.only, self.options.sequence)
+        sequence = ctx.shapes.only.exact(self.options.sequence)
         check_ordered(dict(rows.dtypes).get(sequence), "the input", "sequence")
         # The condition may speak of any column, so it comes before columns are left out.
         gone = f"coalesce({delete or 'false'}, false) AS {GONE}"
@@ -183,7 +183,7 @@ class ToTable(KeyedOperator, Expressions, Checked):
 
     def _time(self, given: Shape) -> str | None:
         """Return the column that says when a change was made, or None."""
-        time, sequence = event_time(given), exact(given, self.options.sequence)
+        time, sequence = event_time(given), given.exact(self.options.sequence)
         kind = given.column(sequence)
         if time is None and kind is not None and kind.type == "timestamp":
             return sequence
@@ -195,8 +195,8 @@ class ToTable(KeyedOperator, Expressions, Checked):
         options = self.options
         history = options.history or History(versions=1)
         return TableSettings(
-            key=tuple(exact(given, name) for name in options.key),
-            sequence=exact(given, options.sequence),
+            key=tuple(given.exact(name) for name in options.key),
+            sequence=given.exact(options.sequence),
             time=self._time(given),
             deletes_within=_micros(options.deletes_within),
             history=options.history is not None,

@@ -10,7 +10,6 @@ from mainstem.attempts import Attempts
 from mainstem.columns import Column, json_sql, literal, quoted
 from mainstem_keyed_state.changes import DELETED, SEQUENCE
 
-from mainstem_operators_joins.columns import exact
 from mainstem_operators_joins.table_table_options import LEFT, RIGHT, TableTableJoinOptions
 from mainstem_operators_joins.table_table_sides import (
     CHANGE,
@@ -56,11 +55,7 @@ class Joining:
         self._taken = {name: column.name for name, column in found.items()}
         self._columns = {
             LEFT: list(self._left.names),
-            RIGHT: list(
-                dict.fromkeys(
-                    [*self._taken.values(), *(exact(self._right, k) for k in self._right.key)]
-                )
-            ),
+            RIGHT: list(dict.fromkeys([*self._taken.values(), *self._right.key])),
         }
         self._kinds = {side: dict(frame.dtypes) for side, frame in inputs.items()}
         for side, kinds in self._kinds.items():

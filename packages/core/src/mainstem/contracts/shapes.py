@@ -82,6 +82,9 @@ class Shape:
     #: fills it in.
     watermarked: str = field(default="", compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", tuple(map(self.exact, self.identity)))
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, in order."""
@@ -95,6 +98,11 @@ class Shape:
     def column(self, name: str) -> Column | None:
         """Return the column of that name, or None. Names compare as Spark's do: case aside."""
         return next((c for c in self.columns if c.name.lower() == name.lower()), None)
+
+    def exact(self, name: str) -> str:
+        """Return a column's name as the shape has it, whose case may be another; or the name itself."""
+        column = self.column(name)
+        return name if column is None else column.name
 
     def with_columns(self: ShapeT, columns: Iterable[Column]) -> ShapeT:
         """Return this shape with other columns and no identity of its own.
@@ -187,7 +195,8 @@ class Changelog(Shape):
         watermarked: str = "",
     ) -> None:
         super().__init__(_columns(columns), tuple(identity), event_time, watermarked)
-        object.__setattr__(self, "key", tuple(key))
+        object.__setattr__(self, "key", tuple(map(self.exact, key)))
+        sequence = sequence if sequence is None else self.exact(sequence)
         object.__setattr__(self, "sequence", sequence)
         object.__setattr__(self, "preimages", preimages)
         if sequence_type is None:
