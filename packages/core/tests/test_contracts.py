@@ -156,6 +156,15 @@ def test_changelogs_of_different_tables_are_unlike(other, words):
     assert (two.unlike(one) is None) == (words is None)
 
 
+def test_shapes_name_what_they_tell_of_as_their_columns_are_named():
+    """Pass: in whatever case an option or a later step has it; what is no column keeps its name."""
+    columns = read_columns("Id STRING, n BIGINT")
+    made = Changelog(columns, ["ID"], "N", identity=["iD", "_offset"])
+    assert (made.key, made.sequence, made.identity) == (("Id",), "n", ("Id", "_offset"))
+    assert made.with_columns([Column("ID", "string")]).key == ("ID",)
+    assert Events(columns, identity=["id"]).identity == ("Id",)
+
+
 def test_rows_that_are_no_messages_are_told_of_encode():
     """Pass: where a message column is missing or of another type, and nowhere else."""
     rows = Events("k STRING, v INT")

@@ -215,10 +215,10 @@ class Changelog(Shape):
 
     def _unlike(self, other: Shape) -> str | None:
         assert isinstance(other, Changelog)  # noqa: S101
-        if {n.lower() for n in self.key} != {n.lower() for n in other.key}:
+        if set(self.key) != set(other.key):
             keys = (", ".join(each.key) or "none" for each in (self, other))
             return "the key of one is {}, of the other {}".format(*keys)
-        if (self.sequence or "").lower() != (other.sequence or "").lower():
+        if self.sequence != other.sequence:
             names = (each.sequence or "the batch" for each in (self, other))
             return "the sequence of one is {}, of the other {}".format(*names)
         if self.preimages != other.preimages:
