@@ -83,3 +83,7 @@ def test_odd_names_and_types_pass_and_changes_without_a_sequence_are_refused(tri
     (late,) = made.rows("both.late_changes")
     assert (late["side"], late["sequence"], late["deleted"]) == ("left", "00-0", False)
     assert '"or der":1' in late["row"]
+
+    made.feed("rights", [{**named, "at": "2024-04-30T00:00:00.000002Z", "gone": False}])
+    made.batch()
+    assert '"at":"2024-04-30T00:00:00.000002Z"' in made.rows("both.late_changes")[-1]["row"]
