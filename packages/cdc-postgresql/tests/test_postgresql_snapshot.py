@@ -10,10 +10,12 @@ from functools import partial
 import psycopg
 import pytest
 from mainstem import PermanentError, TransientError
+from mainstem_cdc.requests import Requests
 from mainstem_cdc.testing import PATIENCE, changes, check_read_again, check_tables, live
 from mainstem_cdc_postgresql.connection import Connection
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.rows import RowReader
+from mainstem_ingress.log import Log
 from postgresql_tables import Taking
 
 TABLES = {
@@ -181,6 +183,22 @@ def test_tables_that_come_later_are_read_from_their_beginning(place):
 def test_a_table_is_read_again(place, tmp_path):
     """Pass: from a condition on, by requests that are forgotten once they are stored; wrong conditions, pauses."""
     check_read_again(lambda **given: Taking(place.options(**given)), place.sql, tmp_path)
+
+
+@pytest.mark.in_turn
+def test_a_server_that_takes_its_time_over_rows_is_not_silent(place, tmp_path):
+    """Pass: rows that take longer than a server may say nothing come, over the same connection."""
+    place.sql("CREATE TABLE a (k BIGINT PRIMARY KEY, v BIGINT)")
+    place.sql("INSERT INTO a VALUES (1, 1)")
+    log = Log(tmp_path)
+    log.receiver(0).mkdir(parents=True)
+    given = place.options(tables={"a": TABLES["a"]}, answer_timeout="1 second")
+    with Taking(given) as taking:
+        taking.receiver.log = log
+        taking.load()
+        Requests(log.receiver(0)).put("snapshot", ["a"], "pg_sleep(6) IS NOT NULL", 0)
+        taking.until(lambda: len(taking.stored) == 2)
+    assert changes(taking.stored) == [("insert", 1, 1)] * 2
 
 
 def test_a_table_whose_key_gets_another_order_is_read_on(place):
