@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mainstem.contracts.abilities import Compared
-from mainstem.contracts.columns import find_column
+from mainstem.contracts.columns import json_sql
 from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.shapes import CHANGE_TYPE, Changelog, Shape
 from mainstem.errors import OptionError
@@ -133,15 +133,9 @@ def compared_by_columns(columns: Sequence[Column], shape: Shape) -> Compared:
     """
     names = [column.name for column in columns if not column.name.startswith("_")]
     kept = [column for column in columns if column.name in names]
-    # Spark writes times with three digits, if it is not told.
-    times = (
-        "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX\", "
-        "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]\")"
-    )
-    content = f"to_json(struct({', '.join(map(quoted, names))}), {times})" if names else "'{}'"
+    content = json_sql(names)
     if isinstance(shape, Changelog):
-        keys = [find_column(columns, name, "key").name for name in shape.key]
-        key = f"to_json(struct({', '.join(map(quoted, keys))}), {times})"
+        key = json_sql(shape.key)
     else:
         if "_id" not in {column.name for column in columns}:
             raise OptionError(

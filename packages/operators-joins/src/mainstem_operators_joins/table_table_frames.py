@@ -167,10 +167,10 @@ class Joining:
         )
 
     def _left_value(self, name: str) -> str:
-        keys = [key.lower() for key in self._left.key]
-        if self._options.join != "full" or name.lower() not in keys:
+        keys = self._left.key
+        if self._options.join != "full" or name not in keys:
             return _named(LEFT, name)
-        other = self._options.right_key(self._left, self._right)[keys.index(name.lower())]
+        other = self._options.right_key(self._left, self._right)[keys.index(name)]
         return f"coalesce({_named(LEFT, name)}, {_named(RIGHT, other)})"
 
     def _late(self) -> str:

@@ -62,10 +62,7 @@ class Target:
             if not (changes and column.name == ID)
         )
         kept += tuple(c for c in columns if c.name == COMMIT_VERSION and sequenced)
-        # The key's names are the user's, who need not write them as the columns are.
-        written = {column.name.lower(): column.name for column in kept}
-        named = shape.key if isinstance(shape, Changelog) else ()
-        key = tuple(written.get(each.lower(), each) for each in named)
+        key = shape.key if isinstance(shape, Changelog) else ()
         made = cls(dialect, name, namespace, ledger_name, kept, key)
         tables = [name, ledger_name, *([made.deleted_name] if made.sequenced else [])]
         for each in (*tables, *made.names):
