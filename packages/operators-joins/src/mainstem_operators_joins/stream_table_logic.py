@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
+from mainstem_keyed_state import runs
 from mainstem_keyed_state.changes import in_order
 from mainstem_keyed_state.logic import KEY, MAIN, Done, Logic, Step, Table
 
@@ -210,7 +211,7 @@ class StreamTableLogic(Logic):
         versions = versions.with_columns(forget.alias(_DUE))
         if not self._by_time:
             return versions.filter(~passed(_DUE, watermark))
-        versions = versions.with_columns(pl.col(_TIME).shift(-1).over(KEY).alias(_UNTIL))
+        versions = versions.with_columns(runs.behind(pl.col(_TIME)).alias(_UNTIL))
         needed = None if watermark is None else watermark - self._set.ahead
         versions = versions.filter(~passed(_UNTIL, needed) & ~passed(_DUE, watermark))
         replaced = pl.col(_UNTIL).is_not_null()

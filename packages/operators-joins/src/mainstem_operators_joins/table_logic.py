@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
+from mainstem_keyed_state import runs
 from mainstem_keyed_state.changes import in_order
 from mainstem_keyed_state.logic import KEY, MAIN, Done, Logic, Step, Table
 
@@ -153,8 +154,8 @@ class TableLogic(Logic):
                 fresh.with_columns(pl.lit(value=False).alias(_KNOWN)),
             ]
         ).sort(KEY, self._set.sequence)
-        former = [pl.col(name).shift(1).over(KEY).alias(_former(name)) for name in self._columns]
-        there = (~pl.col(GONE)).shift(1).over(KEY).fill_null(value=False).alias(_BEFORE)
+        former = [runs.before(pl.col(name)).alias(_former(name)) for name in self._columns]
+        there = runs.before(~pl.col(GONE)).fill_null(value=False).alias(_BEFORE)
         return line.with_columns(*former, there).with_columns(
             pl.int_range(pl.len(), dtype=pl.Int64).alias(_ORDER)
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import polars as pl
-from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
+from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table, runs
 from mainstem_keyed_state.times import TIME, passed
 from mainstem_keyed_state.waiting import in_turn, waiting_table
 
@@ -200,8 +200,9 @@ class MatchLogic(Logic):
         rows = pl.concat([before, ready.select(before.columns)])
         rows = rows.sort(KEY, maintain_order=True)
         first = pl.col(_NTH).first().over(KEY).fill_null(0)
-        nth = pl.int_range(pl.len(), dtype=pl.Int64()).over(KEY)
-        return rows.with_columns(pl.col(_NTH).is_null().alias("__new"), (first + nth).alias(_NTH))
+        return rows.with_columns(
+            pl.col(_NTH).is_null().alias("__new"), (first + runs.place()).alias(_NTH)
+        )
 
 
 class _Work:
@@ -420,7 +421,7 @@ class _Work:
         if not told.rows:
             return matches.select(list(schema))
         shown = rows.filter(~pl.col("__hidden")).with_columns(
-            pl.int_range(1, pl.len() + 1, dtype=pl.Int32()).over("__match").alias(NUMBER)
+            (runs.place("__match") + 1).cast(pl.Int32).alias(NUMBER)
         )
         own = [name for name in told.rows if name not in told.by]
         shown = shown.select("__match", NUMBER, pl.col(_OF).alias(CLASSIFIER), *own)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import polars as pl
-from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
+from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table, runs
 from mainstem_keyed_state.times import TIME, passed, time_of
 from mainstem_keyed_state.waiting import in_turn, waiting_table
 
@@ -160,10 +160,10 @@ class CountedLogic(OrderedLogic):
             pl.lit(1, pl.Int64()).alias(_SIZE),
             pl.lit(None, pl.Int64()).alias(_PLACE),
         ).select(kept.columns)
-        both = pl.concat([kept, new])
+        both = pl.concat([kept, new]).sort(KEY, maintain_order=True)
         # Of a key that is known the first number is the window's that is not full.
         first = pl.col(_PLACE).max().over(KEY).fill_null(0)
-        before = pl.col(_SIZE).cum_sum().over(KEY) - pl.col(_SIZE)
+        before = runs.total(pl.col(_SIZE)) - pl.col(_SIZE)
         both = both.with_columns((first + before // self._size).alias(_PLACE))
         windows = both.group_by(KEY, _PLACE, maintain_order=True).agg(
             *(pl.col(name).first() for name in self._by),
@@ -213,9 +213,10 @@ class SlidingCountLogic(OrderedLogic):
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         new = ready.with_columns(pl.lit(None, pl.Int64()).alias(_PLACE))
         kept = kept.sort(KEY, _PLACE, maintain_order=True)
-        both = pl.concat([kept, new]).with_columns(pl.col(_PLACE).is_null().alias(_NOW))
+        both = pl.concat([kept, new]).sort(KEY, maintain_order=True)
+        both = both.with_columns(pl.col(_PLACE).is_null().alias(_NOW))
         reached = pl.col(_PLACE).max().over(KEY).fill_null(0)
-        following = reached + pl.col(_NOW).cast(pl.Int64).cum_sum().over(KEY)
+        following = reached + runs.total(pl.col(_NOW).cast(pl.Int64))
         both = both.with_columns(pl.coalesce(_PLACE, following).alias(_PLACE)).sort(KEY, _PLACE)
         beyond = pl.col(_PLACE) - self._size
         rolled = both.rolling(_PLACE, period=f"{self._size}i", group_by=KEY).agg(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 from mainstem import CHANGE_TYPE
-from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
+from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table, runs
 from mainstem_keyed_state.times import TIME, passed
 from mainstem_keyed_state.waiting import IDENTITY
 
@@ -91,11 +91,9 @@ class TopLogic(Logic):
         found = pl.concat([mine, new]).sort(
             by, descending=list(descending), nulls_last=list(last), maintain_order=True
         )
-        place = pl.int_range(1, pl.len() + 1, dtype=pl.Int32())
+        place = (runs.place() + 1).cast(pl.Int32)
         if self._ties:
-            found = found.with_columns(place.over(KEY).alias(_NEW))
-            place = pl.col(_NEW).min()
-        place = place.over(KEY, *self._ties)
+            place = runs.first(place, KEY, *self._ties)
         return found.with_columns(place.alias(_NEW)).filter(pl.col(_NEW) <= self._n)
 
     def _changes(self, mine: pl.DataFrame, ranked: pl.DataFrame) -> pl.DataFrame:

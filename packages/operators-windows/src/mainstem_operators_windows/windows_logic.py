@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import polars as pl
 from mainstem import CHANGE_TYPE
-from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
+from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table, runs
 from mainstem_keyed_state.times import TIME, passed, time_of
 
 from mainstem_operators_windows.emission import EARLY, LATE, NUMBER, ON_TIME, PANE
@@ -199,10 +199,10 @@ class WindowsLogic(Logic):
         if self._gap is None:
             return both.with_columns(pl.col(START).alias(_INTO), pl.col(END).alias(_UNTIL))
         both = both.sort(KEY, START, END, maintain_order=True)
-        reached = pl.col(END).cum_max().shift(1).over(KEY)
+        reached = runs.before(runs.most(pl.col(END)))
         # What begins where another one ends is part of it, as in Spark.
         begins = (pl.col(START) > reached).fill_null(value=True)
-        of = [KEY, begins.cum_sum().over(KEY)]
+        of = begins.cum_sum()
         return both.with_columns(
             pl.col(START).min().over(of).alias(_INTO), pl.col(END).max().over(of).alias(_UNTIL)
         )
