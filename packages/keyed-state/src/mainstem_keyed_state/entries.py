@@ -84,6 +84,8 @@ class Entries:
         self.directory = Directory.of_bytes(found[1]) if found else Directory()
         self._put: dict[Name, Entry] = {}
         self._removed: set[Name] = set()
+        #: The number of each table's present layout, once one is asked for.
+        self._layouts: dict[str, int] = {}
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -158,13 +160,13 @@ class Entries:
 
         The first one brings those of all tables: a later version's `migrate` is to know them too.
         """
-        present = {name: number for number, name in self.present()}
-        if table not in present:
+        if table not in self._layouts:
+            self._layouts = {name: number for number, name in self.present()}
             for name, schema in self._declared.schemas.items():
-                if name not in present:
-                    present[name] = len(self.directory.layouts)
+                if name not in self._layouts:
+                    self._layouts[name] = len(self.directory.layouts)
                     self.directory.layouts.append(Layout(self._declared.version, name, schema))
-        return present[table]
+        return self._layouts[table]
 
     def flush(self) -> None:
         """Write what was put and removed; later reads see it."""

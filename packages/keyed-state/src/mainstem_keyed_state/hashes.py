@@ -21,8 +21,13 @@ Hashes = npt.NDArray[np.uint32]
 
 def hashes_of(keys: pl.Series) -> Hashes:
     """Return the hashes of keys (`KEY`); 0 for a row without one."""
-    prefix = keys.bin.slice(0, 4).bin.reinterpret(dtype=pl.UInt32, endianness="big")
-    return prefix.fill_null(0).to_numpy()
+    found = keys.to_arrow(compat_level=pl.CompatLevel.newest())
+    # Arrow's binary view: of the sixteen bytes for each value, the second four are the value's first.
+    views = np.frombuffer(memoryview(found.buffers()[1] or b""), ">u4").reshape(-1, 4)
+    hashes = views[found.offset : found.offset + len(found), 1].astype(np.uint32)
+    if found.null_count:
+        hashes[found.is_null().to_numpy(zero_copy_only=False)] = 0
+    return hashes
 
 
 def key_of(value: bytes) -> bytes:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from mainstem_keyed_state.directory import NEVER
 from mainstem_keyed_state.hashes import hashes_of
 from mainstem_keyed_state.logic import KEY
 
@@ -25,6 +26,7 @@ class Cut:
         self.rows = rows
         self._bounds = bounds
         self._arrow: pa.RecordBatch | None = None
+        self._dues: dict[str, npt.NDArray[np.int64]] = {}
 
     def page(self, index: int) -> Stretch:
         """Return a page's rows."""
@@ -42,6 +44,15 @@ class Cut:
             (self._arrow,) = table.combine_chunks().to_batches()
         return self._arrow
 
+    def dues(self, column: str) -> npt.NDArray[np.int64]:
+        """Return when each row is due, in microseconds, brought here once for all pages."""
+        if column not in self._dues:
+            found = self.rows[column]
+            none = found.null_count() == len(found)
+            times = np.full(len(found), NEVER) if none else found.to_physical().fill_null(NEVER)
+            self._dues[column] = np.asarray(times, np.int64)
+        return self._dues[column]
+
 
 class Stretch:
     """Some rows of a frame, from `start` to before `end`."""
@@ -57,9 +68,22 @@ class Stretch:
 
     def encoded(self) -> bytes:
         """Return the rows as one Arrow record batch message, without the schema."""
-        whole = self._of or Cut(self.rows(), np.zeros(0, np.int64))
-        start = self._start if self._of else 0
+        whole, start = self._whole()
         return bytes(whole.arrow().slice(start, self.height).serialize())
+
+    def due(self, column: str | None) -> int:
+        """Return when the earliest row is due, in microseconds."""
+        if column is None or not self.height:
+            return NEVER
+        whole, start = self._whole()
+        return int(whole.dues(column)[start : start + self.height].min())
+
+    def _whole(self) -> tuple[Cut, int]:
+        """Return what was cut, and where in it these rows begin."""
+        if self._of is None:
+            self._of, self._start = Cut(self.rows(), np.zeros(0, np.int64)), 0
+            self._frame = self._of.rows
+        return self._of, self._start
 
 
 def decode(schema: pa.Schema, messages: Sequence[bytes]) -> pl.DataFrame:

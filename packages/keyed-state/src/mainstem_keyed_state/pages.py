@@ -280,7 +280,7 @@ class Pages:
             if table in encoded:
                 data = encoded[table]
                 self._entries.put(name, data)
-                due = _earliest(now[table].rows(), self._tables[table])
+                due = now[table].due(self._tables[table])
                 page.tables[table] = Stored(now[table].height, len(data), due)
             elif table in page.tables:
                 del page.tables[table]
@@ -295,13 +295,6 @@ def _estimate(page: Page, now: Mapping[str, Stretch]) -> float:
         each = stored.size / stored.rows if stored else 100.0
         size += each * rows.height
     return size
-
-
-def _earliest(rows: pl.DataFrame, column: str | None) -> int:
-    if column is None:
-        return NEVER
-    found = rows[column].to_physical().min()
-    return NEVER if found is None else int(found)  # type: ignore[arg-type]
 
 
 def _cuts(now: Mapping[str, pl.DataFrame], size: int, limit: int) -> list[int]:
