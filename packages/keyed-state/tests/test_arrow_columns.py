@@ -13,7 +13,7 @@ import pytest
 from keyed_driver import key
 from mainstem_keyed_state.columns import from_plain, to_plain
 from mainstem_keyed_state.logic import KEY
-from mainstem_keyed_state.outputs import Whole, packed_outputs, unpacker
+from mainstem_keyed_state.outputs import Whole, packed_outputs, unpack
 from mainstem_keyed_state.packing import packer, unpacked
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -53,10 +53,11 @@ def test_a_column_comes_back_as_it_went(kind: pa.DataType, values: list[Any], sk
     assert packed.column(0).to_pylist() == [7]
     schema = pl.Schema(pl.from_arrow(pa.table({"c": to_plain(column)})).schema)
     rows = unpacked(packed.column(2)[0].as_py(), pl.Schema({KEY: pl.Binary(), **schema}))
+    whole = Whole(pa.schema([("c", kind)]), {})
     out = pa.RecordBatch.from_arrays(
-        [pa.array([""]), pa.array(packed_outputs(rows.drop(KEY)), pa.binary())], names=["n", "p"]
+        [pa.array(packed_outputs(whole, "", rows.drop(KEY)), pa.binary())], names=["payload"]
     )
-    (found,) = list(unpacker(Whole(pa.schema([("c", kind)]), {}))(iter([out])))
+    (found,) = list(unpack(iter([out])))
     assert found.schema.field("c").type == kind
     assert found.column("c").to_pylist() == values
 
@@ -88,14 +89,9 @@ def test_named_outputs_become_structs_beside_the_main_columns() -> None:
         }),
         "rejected": pl.DataFrame({"_id": [b"c"], "reason": ["bad"], "payload": [b"{}"]}),
     }  # fmt: skip
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array(list(frames)),
-            pa.array([p for f in frames.values() for p in packed_outputs(f)], pa.binary()),
-        ],
-        names=["name", "payload"],
-    )
-    found = [row for part in unpacker(whole)(iter([batch])) for row in part.to_pylist()]
+    payloads = [p for name, f in frames.items() for p in packed_outputs(whole, name, f)]
+    batch = pa.RecordBatch.from_arrays([pa.array(payloads, pa.binary())], names=["payload"])
+    found = [row for part in unpack(iter([batch])) for row in part.to_pylist()]
     nothing = {"k": None, "_id": None, "_output": None, "_late": None, "_rejected": None}
     assert found == [
         {**nothing, "k": 1, "_id": b"a"},
@@ -133,14 +129,15 @@ def test_rows_are_packed_by_the_hash_of_their_key() -> None:
     assert sorted(numbers) == list(range(count))
 
 
-@pytest.mark.parametrize(("width", "most"), [(10, 250_000), (40_000, 1_000)])
+@pytest.mark.parametrize(("width", "most"), [(10, 50_000), (40_000, 1_000)])
 @pytest.mark.in_turn
 def test_many_rows_of_an_output_are_packed_in_parts(width: int, most: int) -> None:
-    """Pass: no part has more than 250,000 rows, or much above 32 MB; together they are the rows, in order."""
+    """Pass: no part has more than 50,000 rows, or much above 32 MB; together they are the rows, in order."""
     rows = pl.DataFrame({"n": range(most * 5 // 2)}).with_columns(
         text=pl.col("n").cast(pl.String).str.pad_end(width)
     )
-    payloads = list(packed_outputs(rows))
+    whole = Whole(pa.schema([("n", pa.int64()), ("text", pa.string())]), {})
+    payloads = list(packed_outputs(whole, "", rows))
     parts = [pl.read_ipc_stream(io.BytesIO(payload)) for payload in payloads]
     assert pl.concat(parts).equals(rows)
     assert max(part.height for part in parts) <= most

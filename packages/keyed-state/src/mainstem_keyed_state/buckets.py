@@ -8,7 +8,7 @@ import polars as pl
 
 from mainstem_keyed_state.entries import Store
 from mainstem_keyed_state.logic import Logic
-from mainstem_keyed_state.outputs import packed_outputs
+from mainstem_keyed_state.outputs import Whole, packed_outputs
 from mainstem_keyed_state.packing import unpacked
 from mainstem_keyed_state.runner import Stepping
 
@@ -19,13 +19,15 @@ class Buckets:
     Args:
         ports: the columns of each port's rows as they come, `KEY` among them, in the order of the
             ports' numbers.
+        whole: the columns that come of all outputs.
         limits: the bytes of a page and of a portion; see `Stepping`.
     """
 
     def __init__(
-        self, logic: Logic, ports: Mapping[str, pl.Schema], limits: tuple[int, int]
+        self, logic: Logic, ports: Mapping[str, pl.Schema], whole: Whole, limits: tuple[int, int]
     ) -> None:
         self._ports = list(ports.items())
+        self._whole = whole
         self._stepping = Stepping(logic, *limits)
 
     @property
@@ -35,7 +37,7 @@ class Buckets:
 
     def take(
         self, store: Store, packed: Iterable[tuple[int, bytes]], watermark: int | None
-    ) -> Iterator[tuple[str, bytes]]:
+    ) -> Iterator[bytes]:
         """Take a bucket's share of a batch.
 
         Args:
@@ -44,7 +46,7 @@ class Buckets:
             watermark: in microseconds; None before there is one.
 
         Yields:
-            Outputs and their packed rows.
+            Packed rows of outputs.
         """
         found: dict[str, list[pl.DataFrame]] = {port: [] for port, _ in self._ports}
         home = True
@@ -54,4 +56,4 @@ class Buckets:
             port, columns = self._ports[at]
             found[port].append(unpacked(payload, columns))
         for name, out in self._stepping.bucket(store, found, watermark, home=home):
-            yield from ((name, payload) for payload in packed_outputs(out))
+            yield from packed_outputs(self._whole, name, out)

@@ -20,7 +20,7 @@ from mainstem_keyed_state.columns import (
 from mainstem_keyed_state.keys import KeyKind
 from mainstem_keyed_state.layout import layout_of
 from mainstem_keyed_state.logic import KEY, MAIN, Logic
-from mainstem_keyed_state.outputs import IDENTITY, OUTPUT, PACKED_OUTPUTS, Whole, unpacker
+from mainstem_keyed_state.outputs import IDENTITY, OUTPUT, PACKED_OUTPUTS, Whole, unpack
 from mainstem_keyed_state.packing import PACKED, packer
 from mainstem_keyed_state.pages import PAGE_BYTES
 from mainstem_keyed_state.runner import PORTION_BYTES
@@ -119,11 +119,12 @@ def keyed(
     null = F.lit(None).cast("timestamp")
     packed = packed.select("*", null.alias("never_late", metadata={EVENT_TIME: 0}))
     columns_at = {at: pl.Schema({KEY: pl.Binary(), **logic.ports[at]}) for at in ports}
-    buckets = Buckets(logic, columns_at, (page_bytes, portion_bytes))
+    told = _told(logic, ports, types or {}, ctx.spark)
+    buckets = Buckets(logic, columns_at, told.whole, (page_bytes, portion_bytes))
     processor = BucketProcessor(buckets, state_name(ctx.node, name))
     grouped: Any = packed.groupBy("bucket")
     done = grouped.transformWithStateInPandas(processor, PACKED_OUTPUTS, "append", "eventTime")
-    return _outputs(logic, ports, types or {}, done, event_time)
+    return _outputs(told, done.mapInArrow(unpack, told.arriving), event_time)
 
 
 def _check(logic: Logic, ports: Mapping[str, Port]) -> None:
@@ -148,19 +149,41 @@ def state_name(node: str, name: str) -> str:
     return f"pages_{node}__{name}" if name else f"pages_{node}"
 
 
-def _outputs(
+@dataclass(frozen=True)
+class _Told:
+    """The columns of the outputs.
+
+    Attributes:
+        main: those of the main output.
+        named: those of each named output.
+        whole: those of all together, as Arrow has them.
+    """
+
+    main: StructType
+    named: Mapping[str, StructType]
+    whole: Whole
+
+    @property
+    def arriving(self) -> StructType:
+        """All columns as they come back from Arrow."""
+        from pyspark.sql.types import StructField, StructType
+
+        fields = list(arriving(self.main))
+        if self.named:
+            fields.append(StructField(OUTPUT, spark_type(pl.String())))
+            fields += [StructField(f"_{n}", arriving(kinds)) for n, kinds in self.named.items()]
+        return StructType(fields)
+
+
+def _told(
     logic: Logic,
     ports: Mapping[str, Port],
     types: Mapping[str, Mapping[str, str | DataType]],
-    packed: DataFrame,
-    event_time: str | None,
-) -> DataFrame:
-    """Return packed outputs as the columns that the core splits."""
-    from pyspark.sql import functions as F  # noqa: N812
+    spark: Any,
+) -> _Told:
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
-    spark = packed.sparkSession
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     known = {
         name: _spark_columns(logic.outputs[name], ports, types.get(name, {}), spark)
@@ -173,14 +196,16 @@ def _outputs(
         return to_arrow_schema(arriving(kinds), timezone=zone)
 
     whole = Whole(arrow(main), {name: arrow(kinds) for name, kinds in named.items()})
-    fields = list(arriving(main))
-    if named:
-        fields.append(StructField(OUTPUT, spark_type(pl.String())))
-        fields += [StructField(f"_{n}", arriving(kinds)) for n, kinds in named.items()]
-    frame = packed.mapInArrow(unpacker(whole), StructType(fields))
-    columns = [f"{travelled(quoted(f.name), f.dataType)} AS {quoted(f.name)}" for f in main]
-    if named:
-        columns += [OUTPUT, *(_struct(name, kinds) for name, kinds in named.items())]
+    return _Told(main, named, whole)
+
+
+def _outputs(told: _Told, frame: DataFrame, event_time: str | None) -> DataFrame:
+    """Return what came of the outputs as the columns that the core splits."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = [f"{travelled(quoted(f.name), f.dataType)} AS {quoted(f.name)}" for f in told.main]
+    if told.named:
+        columns += [OUTPUT, *(_struct(name, kinds) for name, kinds in told.named.items())]
     frame = frame.selectExpr(*columns)
     if event_time is not None:
         marked = F.col(quoted(event_time)).alias(event_time, metadata={EVENT_TIME: 0})

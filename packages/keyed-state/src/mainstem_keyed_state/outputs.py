@@ -1,9 +1,11 @@
-"""Rows that come from the logic: packed outputs become the columns that the core splits by output."""
+"""Rows that come from the logic: each output's among the columns of all, which the core splits by output.
+
+A step packs them as Arrow's bytes, whole batches of them; what is left to do is to hand these on.
+"""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -13,26 +15,12 @@ from mainstem_keyed_state.columns import Array, from_plain
 from mainstem_keyed_state.logic import MAIN
 
 #: The columns of packed outputs.
-PACKED_OUTPUTS = "name STRING, payload BINARY"
+PACKED_OUTPUTS = "payload BINARY"
 OUTPUT, IDENTITY = "_output", "_id"
-_ROWS = 50_000
 #: A packed output has at most so many rows, and about so many bytes.
-_PACKED_ROWS, _PACKED_BYTES = 250_000, 32 * 1024 * 1024
+_PACKED_ROWS, _PACKED_BYTES = 50_000, 32 * 1024 * 1024
 
 Batches = Iterator[pa.RecordBatch]
-
-
-def packed_outputs(rows: pl.DataFrame) -> Iterator[bytes]:
-    """Yield an output's rows as bytes, so many in each that neither Spark nor memory is overrun.
-
-    A step may tell very many: one change of a row on which a million others depend.
-    """
-    size = max(int(rows.estimated_size()), 1)
-    each = min(_PACKED_ROWS, max(_PACKED_BYTES * rows.height // size, 1))
-    for part in rows.iter_slices(each):
-        sink = io.BytesIO()
-        part.write_ipc_stream(sink)
-        yield sink.getvalue()
 
 
 @dataclass(frozen=True)
@@ -56,17 +44,27 @@ class Whole:
         return pa.schema([*self.main, pa.field(OUTPUT, pa.string()), *structs])
 
 
-def unpacker(whole: Whole) -> Callable[[Batches], Batches]:
-    """Return the function for `mapInArrow` that brings packed outputs to their columns."""
+def packed_outputs(whole: Whole, name: str, rows: pl.DataFrame) -> Iterator[bytes]:
+    """Yield an output's rows as bytes, so many in each that neither Spark nor memory is overrun.
 
-    def unpack(batches: Batches) -> Batches:
-        for batch in batches:
-            for name, payload in zip(batch.column(0), batch.column(1), strict=True):
-                rows = pl.read_ipc_stream(io.BytesIO(payload.as_buffer()))
-                for start in range(0, rows.height, _ROWS):
-                    yield placed(whole, name.as_py(), rows.slice(start, _ROWS))
+    A step may tell very many: one change of a row on which a million others depend.
+    """
+    size = max(int(rows.estimated_size()), 1)
+    each = min(_PACKED_ROWS, max(_PACKED_BYTES * rows.height // size, 1))
+    for part in rows.iter_slices(each):
+        batch = placed(whole, name, part)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield sink.getvalue().to_pybytes()
 
-    return unpack
+
+def unpack(batches: Batches) -> Batches:
+    """Yield the rows of packed outputs; the function for `mapInArrow`."""
+    for batch in batches:
+        for payload in batch.column(0):
+            with pa.ipc.open_stream(payload.as_buffer()) as reader:
+                yield from reader
 
 
 def placed(whole: Whole, name: str, rows: pl.DataFrame) -> pa.RecordBatch:

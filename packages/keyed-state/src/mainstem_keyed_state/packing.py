@@ -42,10 +42,10 @@ def packer(
         if copies is None:
             yield _packed(held, port, labels)
         else:
-            payload = _message(_plain(held))
+            rows = _plain(held)
             for at, label in enumerate(labels):
                 number = copies if at else port
-                yield _sent(np.array([label], np.int32), np.array([number], np.int32), [payload])
+                yield _sent(np.array([label], np.int32), np.array([number], np.int32), [rows])
 
     def pack(batches: Batches) -> Batches:
         held: list[pa.RecordBatch] = []
@@ -97,27 +97,26 @@ def _packed(batches: list[pa.RecordBatch], port: int, labels: tuple[int, ...]) -
     plain = plain.take(order)
     there, starts = np.unique(bucket[order], return_index=True)
     ends = [*starts[1:], len(bucket)]
-    payloads = [
-        _message(plain.slice(int(start), int(end - start)))
-        for start, end in zip(starts, ends, strict=True)
+    parts = [
+        plain.slice(int(start), int(end - start)) for start, end in zip(starts, ends, strict=True)
     ]
-    return _sent(np.array(labels, np.int32)[there], np.full(len(there), port, np.int32), payloads)
+    return _sent(np.array(labels, np.int32)[there], np.full(len(there), port, np.int32), parts)
 
 
 def _sent(
-    buckets: npt.NDArray[np.int32], ports: npt.NDArray[np.int32], payloads: list[bytes]
+    buckets: npt.NDArray[np.int32], ports: npt.NDArray[np.int32], parts: list[pa.RecordBatch]
 ) -> pa.RecordBatch:
+    """Return packed rows; their payloads are written one behind the other, to where they stay."""
+    sink, ends = pa.BufferOutputStream(), [0]
+    for part in parts:
+        with pa.ipc.new_stream(sink, part.schema) as writer:
+            writer.write_batch(part)
+        ends.append(sink.tell())
+    where = pa.array(ends, pa.int32()).buffers()[1]
+    payloads = pa.Array.from_buffers(pa.binary(), len(parts), [None, where, sink.getvalue()])
     return pa.RecordBatch.from_arrays(
-        [pa.array(buckets), pa.array(ports), pa.array(payloads, pa.binary())],
-        names=["bucket", "port", "payload"],
+        [pa.array(buckets), pa.array(ports), payloads], names=["bucket", "port", "payload"]
     )
-
-
-def _message(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
 
 
 def unpacked(payload: bytes | bytearray | memoryview, schema: pl.Schema) -> pl.DataFrame:

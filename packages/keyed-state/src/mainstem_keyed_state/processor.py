@@ -72,8 +72,8 @@ class BucketProcessor(StatefulProcessor):
         buckets: Buckets = self._unpacked
         at = timers.getCurrentWatermarkInMs()
         watermark = at * 1000 if at > 0 else None
-        for name, payload in buckets.take(SparkStore(self._state), packed, watermark):
-            yield pd.DataFrame({"name": [name], "payload": [payload]})
+        for payload in buckets.take(SparkStore(self._state), packed, watermark):
+            yield pd.DataFrame({"payload": [payload]})
         before, now = buckets.timers
         if before != now:
             if before is not None and before != fired:
