@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from keyed_driver import key
-from mainstem_keyed_state.columns import from_plain, to_plain
+from mainstem_keyed_state.arrays import from_plain, to_plain
 from mainstem_keyed_state.logic import KEY
 from mainstem_keyed_state.outputs import Whole, packed_outputs, unpack
 from mainstem_keyed_state.packing import packer, unpacked

@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 from mainstem import OptionError
-from mainstem_keyed_state.columns import polars_schema, spark_type, to_plain
+from mainstem_keyed_state.arrays import to_plain
+from mainstem_keyed_state.columns import polars_schema, spark_type
 from mainstem_operators_windows.totals import value_lists
 from mainstem_operators_windows.totals.accumulator import Accumulator
 from mainstem_operators_windows.totals.calls import FUNCTIONS, read_total

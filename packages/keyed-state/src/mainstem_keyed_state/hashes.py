@@ -6,22 +6,27 @@ only if their values are. CRC-32 stays what it is, today and in later versions.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mainstem_keyed_state.columns import Array
+from mainstem_keyed_state.arrays import Array
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Hashes = npt.NDArray[np.uint32]
 
 
 def hashes_of(keys: pl.Series) -> Hashes:
     """Return the hashes of keys (`KEY`); 0 for a row without one."""
-    found = keys.to_arrow(compat_level=pl.CompatLevel.newest())
+    from polars import CompatLevel
+
+    found = keys.to_arrow(compat_level=CompatLevel.newest())
     # Arrow's binary view: of the sixteen bytes for each value, the second four are the value's first.
     views = np.frombuffer(memoryview(found.buffers()[1] or b""), ">u4").reshape(-1, 4)
     hashes = views[found.offset : found.offset + len(found), 1].astype(np.uint32)

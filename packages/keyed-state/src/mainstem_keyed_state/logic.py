@@ -9,8 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 #: The column that rows of all ports and tables share: the key's values, as bytes; null where one of them
 #: is null, which equals nothing. Rows without a key reach the logic in `Step.rows` all the same.

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import polars as pl
 import pyarrow as pa
 
-from mainstem_keyed_state.columns import Array, from_plain
+from mainstem_keyed_state.arrays import Array, from_plain
 from mainstem_keyed_state.logic import MAIN
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: The columns of packed outputs.
 PACKED_OUTPUTS = "payload BINARY"
@@ -69,7 +72,9 @@ def unpack(batches: Batches) -> Batches:
 
 def placed(whole: Whole, name: str, rows: pl.DataFrame) -> pa.RecordBatch:
     """Return rows of one output among the columns of all."""
-    table = rows.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    from polars import CompatLevel
+
+    table = rows.rechunk().to_arrow(compat_level=CompatLevel.oldest())
     (batch,) = table.combine_chunks().to_batches()
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     if name == MAIN:

@@ -7,16 +7,18 @@ that neither that nor Spark's sort by group costs anything by the row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
-from mainstem_keyed_state.columns import to_plain
+from mainstem_keyed_state.arrays import to_plain
 from mainstem_keyed_state.hashes import keyed_by
 from mainstem_keyed_state.logic import KEY
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: The columns of packed rows; PySpark loses names that begin with an underscore.
 PACKED = "bucket INT, port INT, payload BINARY"
@@ -121,6 +123,8 @@ def _sent(
 
 def unpacked(payload: bytes | bytearray | memoryview, schema: pl.Schema) -> pl.DataFrame:
     """Return the rows of a packed row, whose columns stand in the order of the schema's."""
+    import polars as pl
+
     with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
         frame = pl.from_arrow(reader.read_all())
     assert isinstance(frame, pl.DataFrame)  # noqa: S101

@@ -1,0 +1,94 @@
+"""Arrow's arrays between Spark and Polars: values are the same, types are not all.
+
+Polars is not loaded here: the workers that pack rows, and those that hand on what a step made, need none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+#: An Arrow array of any type.
+Array = Any
+
+
+def to_plain(array: Array) -> Array:
+    """Return an Arrow array of Spark's as one that Polars reads: maps become lists of structs."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.tz not in (None, "UTC"):
+        return array.cast(pa.timestamp("us", "UTC"))  # the instant stays
+    if not _has_map(kind):
+        return array
+    if pa.types.is_map(kind):
+        array = _as_list(array)
+        kind = array.type
+    if pa.types.is_list(kind):
+        validity, offsets = array.buffers()[:2]
+        values = to_plain(array.values)
+        return pa.ListArray.from_buffers(
+            pa.list_(values.type),
+            len(array),
+            [validity, offsets],
+            array.null_count,
+            array.offset,
+            [values],
+        )
+    children = [to_plain(array.field(i)) for i in range(kind.num_fields)]
+    return pa.StructArray.from_arrays(
+        children, names=[f.name for f in kind], mask=array.is_null() if array.null_count else None
+    )
+
+
+def _as_list(array: Array) -> Array:
+    entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+    validity, offsets = array.buffers()[:2]
+    return pa.ListArray.from_buffers(
+        pa.list_(entries.type),
+        len(array),
+        [validity, offsets],
+        array.null_count,
+        array.offset,
+        [entries],
+    )
+
+
+def from_plain(array: Array, wanted: Any) -> Array:
+    """Return an Arrow array of Polars' as one of Spark's type; the other end of `to_plain`."""
+    if array.type.equals(wanted):
+        return array
+    if pa.types.is_map(wanted):
+        listed = from_plain(array, pa.list_(pa.struct([wanted.key_field, wanted.item_field])))
+        validity, offsets = listed.buffers()[:2]
+        return pa.MapArray.from_buffers(
+            wanted,
+            len(listed),
+            [validity, offsets],
+            listed.null_count,
+            listed.offset,
+            [listed.values],
+        )
+    if pa.types.is_list(wanted) and _has_map(wanted):
+        array = array.cast(pa.list_(array.type.value_type))  # from 64-bit offsets
+        values = from_plain(array.values, wanted.value_type)
+        validity, offsets = array.buffers()[:2]
+        return pa.ListArray.from_buffers(
+            wanted, len(array), [validity, offsets], array.null_count, array.offset, [values]
+        )
+    if pa.types.is_struct(wanted):
+        children = [from_plain(array.field(i), f.type) for i, f in enumerate(wanted)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+    return array.cast(wanted)
+
+
+def _has_map(kind: Any) -> bool:
+    if pa.types.is_map(kind):
+        return True
+    if pa.types.is_timestamp(kind):
+        return kind.tz not in (None, "UTC")
+    return (
+        any(_has_map(kind.field(i).type) for i in range(kind.num_fields))
+        if kind.num_fields
+        else False
+    )
