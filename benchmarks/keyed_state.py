@@ -23,7 +23,18 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mainstem_keyed_state import KEY, MAIN, Done, Logic, Port, Step, Table, keyed, polars_schema
+from mainstem_keyed_state import (
+    KEY,
+    MAIN,
+    Done,
+    Logic,
+    Port,
+    Step,
+    Table,
+    keyed,
+    polars_schema,
+    spark_needs,
+)
 from rich.console import Console
 from rich.table import Table as Shown
 
@@ -189,6 +200,8 @@ def session() -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "3g",
         "spark.sql.session.timeZone": "UTC",
+        "spark.python.unix.domain.socket.enabled": "true",  # as in our own sessions
+        **spark_needs().conf,
         "spark.sql.streaming.stateStore.providerClass": f"{package}.state.RocksDBStateStoreProvider",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass": f"{package}.checkpointing.FileSystemBasedCheckpointFileManager",  # noqa: E501

@@ -113,7 +113,8 @@ class Bench:
         if case.self_join:
             options["take"] = {"manager_cents": "cents"}
         operator = TableTableJoin(TableTableJoinOptions(**options))
-        operator.shape(Inputs({"left": LEFT, "right": LEFT if case.self_join else RIGHT}))
+        shapes = Inputs({"left": LEFT, "right": LEFT if case.self_join else RIGHT})
+        operator.shape(shapes)
         frames = {
             side: frame.selectExpr(
                 "*",
@@ -124,7 +125,12 @@ class Bench:
             for side, frame in zip(("left", "right"), self._inputs(case), strict=True)
         }
         context: Any = SimpleNamespace(
-            node="joined", spark=spark, wanted=frozenset(), folder=lambda: folder
+            node="joined",
+            spark=spark,
+            wanted=frozenset(),
+            shapes=shapes,
+            timed=frozenset(),
+            folder=lambda: folder,
         )
         return self._run(operator.apply(Inputs(frames), context).where("_output IS NULL"))
 
