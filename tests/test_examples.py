@@ -438,7 +438,7 @@ def test_three_systems_stay_in_step_with_a_log_of_changes(tmp_path, postgres, re
     mainstem = Path(sys.executable).parent / "mainstem"
     try:
         run(sys.executable, tmp_path / "shop-cdc" / "shop.py", "1", cwd=folder, **env)
-        killed = {**env, "MAINSTEM_FAILPOINT": "delta.before-commit:1:kill"}
+        killed = {**env, "MAINSTEM_FAILPOINT": "lake.before-commit:1:kill"}
         with started(mainstem, "run", "derived.yaml", cwd=folder, **killed) as first:
             assert first.wait(120) != 0
         run(mainstem, "run", "derived.yaml", cwd=folder, **env)
