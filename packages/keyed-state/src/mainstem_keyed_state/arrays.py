@@ -24,16 +24,8 @@ def to_plain(array: Array) -> Array:
         array = _as_list(array)
         kind = array.type
     if pa.types.is_list(kind):
-        validity, offsets = array.buffers()[:2]
         values = to_plain(array.values)
-        return pa.ListArray.from_buffers(
-            pa.list_(values.type),
-            len(array),
-            [validity, offsets],
-            array.null_count,
-            array.offset,
-            [values],
-        )
+        return _lists(array, values, pa.list_(values.type))
     children = [to_plain(array.field(i)) for i in range(kind.num_fields)]
     return pa.StructArray.from_arrays(
         children, names=[f.name for f in kind], mask=array.is_null() if array.null_count else None
@@ -42,15 +34,15 @@ def to_plain(array: Array) -> Array:
 
 def _as_list(array: Array) -> Array:
     entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
-    validity, offsets = array.buffers()[:2]
-    return pa.ListArray.from_buffers(
-        pa.list_(entries.type),
-        len(array),
-        [validity, offsets],
-        array.null_count,
-        array.offset,
-        [entries],
-    )
+    return _lists(array, entries, pa.list_(entries.type))
+
+
+def _lists(of: Array, values: Array, kind: Any) -> Array:
+    """Return lists as long as those of another array, with other values, or maps with other entries."""
+    made = pa.MapArray if pa.types.is_map(kind) else pa.ListArray
+    validity, offsets = of.buffers()[:2]
+    where = [validity, offsets]
+    return made.from_buffers(kind, len(of), where, of.null_count, of.offset, [values])
 
 
 def from_plain(array: Array, wanted: Any) -> Array:
@@ -59,22 +51,10 @@ def from_plain(array: Array, wanted: Any) -> Array:
         return array
     if pa.types.is_map(wanted):
         listed = from_plain(array, pa.list_(pa.struct([wanted.key_field, wanted.item_field])))
-        validity, offsets = listed.buffers()[:2]
-        return pa.MapArray.from_buffers(
-            wanted,
-            len(listed),
-            [validity, offsets],
-            listed.null_count,
-            listed.offset,
-            [listed.values],
-        )
+        return _lists(listed, listed.values, wanted)
     if pa.types.is_list(wanted) and _has_map(wanted):
         array = array.cast(pa.list_(array.type.value_type))  # from 64-bit offsets
-        values = from_plain(array.values, wanted.value_type)
-        validity, offsets = array.buffers()[:2]
-        return pa.ListArray.from_buffers(
-            wanted, len(array), [validity, offsets], array.null_count, array.offset, [values]
-        )
+        return _lists(array, from_plain(array.values, wanted.value_type), wanted)
     if pa.types.is_struct(wanted):
         children = [from_plain(array.field(i), f.type) for i, f in enumerate(wanted)]
         mask = array.is_null() if array.null_count else None
