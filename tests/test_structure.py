@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -134,3 +135,28 @@ def test_every_public_name_is_used_by_a_package():
         for alias in node.names
     }
     assert set(mainstem.__all__) - used <= {"Pipeline", "Running"}
+
+
+def test_every_crash_point_that_is_armed_is_there() -> None:
+    """Pass: a test that arms a point of an old name kills nothing, and fails only when its turn comes."""
+    there, made = set(), []
+    armed: dict[str, str] = {}
+    for file in (
+        f
+        for folder in ("packages", "tests", "docs", "examples")
+        for f in (ROOT / folder).rglob("*")
+    ):
+        if file.suffix not in (".py", ".md") or not file.is_file():
+            continue
+        text = file.read_text()
+        for by_name, name in re.findall(r'failpoint\(\s*(f?)"([^"]+)"', text):
+            if by_name:
+                made.append(re.sub(r"\{[^}]*\}", "[a-z.-]+", name))
+            else:
+                there.add(name)
+        armed |= dict.fromkeys(
+            re.findall(r"\b([a-z0-9-]+\.[a-z0-9-]+):\d+:[a-z]+\b", text), str(file)
+        )
+    assert len(armed) > 10
+    missing = {n: f for n, f in armed.items() if n not in there}
+    assert {n: f for n, f in missing.items() if not any(re.fullmatch(m, n) for m in made)} == {}
