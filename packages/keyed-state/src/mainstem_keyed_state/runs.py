@@ -62,5 +62,9 @@ def most(value: pl.Expr, *by: str) -> pl.Expr:
 
 
 def first(value: pl.Expr, *by: str) -> pl.Expr:
-    """Return the value of the first of the rows that are alike."""
+    """Return the value of the first of the rows that are alike.
+
+    Args:
+        value: none of them null.
+    """
     return pl.when(begins(*by)).then(value).forward_fill()
