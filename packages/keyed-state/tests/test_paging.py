@@ -386,6 +386,18 @@ def test_the_hash_of_a_key_is_its_first_bytes(kind: Any) -> None:
     assert hashes_of(pl.Series(keys)).tolist() == wanted
 
 
+def test_a_row_without_a_key_has_no_hash_though_bytes_lie_there() -> None:
+    """Pass: 0 for a null whose place in the array still has the bytes of a key."""
+    from mainstem_keyed_state.hashes import hashes_of
+
+    whole = pl.Series([key("a"), key("b" * 50)]).to_arrow(compat_level=pl.CompatLevel.newest())
+    valid = pa.py_buffer(bytes([0b01]))
+    masked = pa.Array.from_buffers(whole.type, 2, [valid, *whole.buffers()[1:]])
+    keys = pl.Series(masked)
+    assert keys.to_list() == [key("a"), None]
+    assert hashes_of(keys).tolist() == [zlib.crc32(b"a"), 0]
+
+
 # -- rows that wait apart from their keys -----------------------------------------------------
 
 

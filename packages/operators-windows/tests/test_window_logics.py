@@ -226,6 +226,8 @@ EMISSIONS = {
 @settings(deadline=None, max_examples=10)
 @given(rows=ROWS)
 @example(rows=[("a", 15, True), ("a", 0, True), ("a", 1, False), ("a", 16, True)])
+# A row in a session that is there, and one after what that row alone would reach.
+@example(rows=[("a", 0, False), ("a", 4, False), ("a", 8, True), ("a", 1, False), ("a", 9, True)])
 def test_windows_give_what_a_plain_computation_gives(kind, sessions, emission, rows):
     """Pass: after each batch the same results, the same late rows, and the same windows open."""
     gap = GAP // MICRO if sessions else None

@@ -31,7 +31,7 @@ class Cut:
     def page(self, index: int) -> Stretch:
         """Return a page's rows."""
         start, end = self._bounds[index : index + 2]
-        return Stretch(self.rows, int(start), int(end), self)
+        return Stretch(self, int(start), int(end))
 
     def heights(self) -> npt.NDArray[np.int64]:
         """Return how many rows each page has."""
@@ -55,35 +55,25 @@ class Cut:
 
 
 class Stretch:
-    """Some rows of a frame, from `start` to before `end`."""
+    """Some of the rows that were cut, from `start` to before `end`."""
 
-    def __init__(self, frame: pl.DataFrame, start: int, end: int, of: Cut | None = None) -> None:
-        self._frame = frame
-        self._start = start
+    def __init__(self, of: Cut, start: int, end: int) -> None:
         self._of = of
+        self._start = start
         self.height = end - start
 
     def rows(self) -> pl.DataFrame:
-        return self._frame.slice(self._start, self.height)
+        return self._of.rows.slice(self._start, self.height)
 
     def encoded(self) -> bytes:
         """Return the rows as one Arrow record batch message, without the schema."""
-        whole, start = self._whole()
-        return bytes(whole.arrow().slice(start, self.height).serialize())
+        return bytes(self._of.arrow().slice(self._start, self.height).serialize())
 
     def due(self, column: str | None) -> int:
         """Return when the earliest row is due, in microseconds."""
         if column is None or not self.height:
             return NEVER
-        whole, start = self._whole()
-        return int(whole.dues(column)[start : start + self.height].min())
-
-    def _whole(self) -> tuple[Cut, int]:
-        """Return what was cut, and where in it these rows begin."""
-        if self._of is None:
-            self._of, self._start = Cut(self.rows(), np.zeros(0, np.int64)), 0
-            self._frame = self._of.rows
-        return self._of, self._start
+        return int(self._of.dues(column)[self._start : self._start + self.height].min())
 
 
 def decode(schema: pa.Schema, messages: Sequence[bytes]) -> pl.DataFrame:
@@ -93,6 +83,11 @@ def decode(schema: pa.Schema, messages: Sequence[bytes]) -> pl.DataFrame:
         frame = pl.from_arrow(reader.read_all(), rechunk=False)
     assert isinstance(frame, pl.DataFrame)  # noqa: S101
     return frame
+
+
+def uncut(rows: pl.DataFrame) -> Stretch:
+    """Return all of some rows."""
+    return Cut(rows, np.array([0, rows.height])).page(0)
 
 
 def cut_of(rows: pl.DataFrame, heights: npt.NDArray[np.int64]) -> Cut:
@@ -121,5 +116,4 @@ def same(one: Stretch, other: Stretch) -> bool:
 
 def joined(one: Stretch, other: Stretch) -> Stretch:
     """Return the rows of both."""
-    rows = pl.concat([one.rows(), other.rows()])
-    return Stretch(rows, 0, rows.height)
+    return uncut(pl.concat([one.rows(), other.rows()]))

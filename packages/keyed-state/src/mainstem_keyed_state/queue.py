@@ -18,7 +18,7 @@ import polars as pl
 from mainstem_keyed_state.directory import NEVER, Waiting
 from mainstem_keyed_state.entries import Entries, Entry
 from mainstem_keyed_state.loaded_pages import Declared
-from mainstem_keyed_state.page_codec import Stretch
+from mainstem_keyed_state.page_codec import uncut
 
 #: A stretch of time is 2**-3 as long as it is away, and 2**20 microseconds at least.
 _SHARE, _SHORTEST = 3, 20
@@ -96,7 +96,7 @@ class Queue:
         for part in self._parts(rows):
             first = part[self._due].to_physical().fill_null(NEVER).min()
             assert isinstance(first, int)  # noqa: S101
-            data = Stretch(part, 0, part.height).encoded()
+            data = uncut(part).encoded()
             number = self._entries.number()
             self._entries.put((self._table, number), data)
             self._waiting.append(Waiting(number, part.height, len(data), first, start, width))

@@ -8,7 +8,7 @@ import polars as pl
 
 from mainstem_keyed_state.entries import Entries
 from mainstem_keyed_state.loaded_pages import Declared, State
-from mainstem_keyed_state.page_codec import Stretch
+from mainstem_keyed_state.page_codec import uncut
 
 
 class Shared:
@@ -57,6 +57,6 @@ class Shared:
                 self._entries.remove((table, before[0]))
             if rows.height:
                 number = self._entries.number()
-                self._entries.put((table, number), Stretch(rows, 0, rows.height).encoded())
+                self._entries.put((table, number), uncut(rows).encoded())
                 self._there[table] = (number, rows.height)
         self.state = {**self.state, **changed}
