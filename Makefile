@@ -75,7 +75,7 @@ announced:
 	@echo "two cores. What is skipped and what is drawn is said at the end, and what was shown is in $(REPORT)."
 
 test-all: install services collected archived
-	MAINSTEM_TURN=all MAINSTEM_CRASH=all $(TESTS) -m 'slow or not slow'
+	MAINSTEM_TURN=all MAINSTEM_CRASH=all MAINSTEM_FUZZ=1 $(TESTS) -m 'slow or not slow'
 
 tox: install services
 	$(BIN)/tox run

@@ -35,7 +35,7 @@ def test_there_are_connectors_with_tls():
     assert {"amqp", "kafka", "sql", "webhook", "jetstream"} <= words
 
 
-@pytest.mark.parametrize(("kind", "word"), connectors())
+@pytest.mark.parametrize(("kind", "word"), list(connectors()))
 def test_no_certificate_of_anybody_opens_the_door(kind, word):
     """Pass: without the name to check, the authorities must be given: no option of `tls` undoes both."""
     model = tls_of(Registry().component(kind, word).options_model())

@@ -89,7 +89,6 @@ def _interleaved(draw: st.DrawFn, **ports: list[dict[str, Any]]) -> list[dict[st
 
 @fuzz(200)
 @given(st.data())
-@pytest.mark.in_turn
 def test_a_complete_join_is_the_same_for_every_interleaving(data):
     """Pass: all output equals merge_asof over the whole data, whatever came when, and nothing is late."""
     delays = data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
@@ -120,7 +119,6 @@ def test_a_complete_join_is_the_same_for_every_interleaving(data):
 
 @fuzz(200)
 @given(st.data())
-@pytest.mark.in_turn
 def test_a_version_that_is_too_far_is_none(data):
     """Pass: as pandas' merge_asof has it with a tolerance, backward, forward or nearest, however rows come;
     no version stays once no event can meet it."""
@@ -158,7 +156,6 @@ _MODES = [
 @pytest.mark.parametrize("mode", _MODES, ids=lambda mode: "-".join(map(str, mode.values())))
 @fuzz(160)
 @given(st.data())
-@pytest.mark.in_turn
 def test_rows_of_any_lateness_give_what_a_join_that_forgets_nothing_gives(mode, data):
     """Pass: in each mode all outputs equal the model's, batch by batch, though old versions are dropped."""
     delays = data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
@@ -188,7 +185,6 @@ def test_rows_of_any_lateness_give_what_a_join_that_forgets_nothing_gives(mode, 
 
 @fuzz(200)
 @given(st.data())
-@pytest.mark.in_turn
 def test_the_same_comes_of_state_on_pages(data):
     """Pass: on pages and in portions of any size, with timers as Spark calls for them, and whenever a run goes on
     from the state of an earlier version, all outputs equal the model's, and nothing waits in the end."""

@@ -99,7 +99,6 @@ def _rows(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @fuzz(300)
 @given(_rows(), st.lists(st.integers(0, 16), max_size=4), st.sampled_from([1, 3]), st.booleans())
-@pytest.mark.in_turn
 def test_each_change_is_told_with_what_was_before(rows, places, pages, restarts):
     """Pass: changes, late rows with their reasons, and the table equal the model's after each batch."""
     run, model = driver(pages), Model()
@@ -117,7 +116,6 @@ def test_each_change_is_told_with_what_was_before(rows, places, pages, restarts)
 
 @fuzz(150)
 @given(st.data(), _rows())
-@pytest.mark.in_turn
 def test_the_last_table_is_the_same_for_every_order(data, rows):
     """Pass: whatever came first, the changes make the table of the greatest sequences."""
     best: dict[str, tuple[int, int | None]] = {}

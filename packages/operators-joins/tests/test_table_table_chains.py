@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-import pytest
 from hypothesis import given
 from joins_fuzz import fuzz
 from table_table_world import (
@@ -38,7 +37,6 @@ def as_input(row: dict[str, Any]) -> dict[str, Any]:
 
 @fuzz(100)
 @given(course=courses(), other=courses())
-@pytest.mark.in_turn
 def test_a_join_of_a_join_is_what_pandas_makes_of_the_three_tables(course, other):
     """Pass: a foreign-key join joined once more, by key: right at each batch's end, with a growing version."""
     first = ForeignKey("left", pages=course["pages"], seed=course["seed"])

@@ -125,7 +125,6 @@ def late(batches: Sequence[Sequence[dict[str, Any]]], side: str) -> int:
 @pytest.mark.parametrize("how", ["inner", "left", "full"])
 @fuzz(CASES)
 @given(course=courses())
-@pytest.mark.in_turn
 def test_tables_of_one_key_joined_are_what_pandas_makes_of_them(how, course):
     """Pass: at each batch's end, and in any order by version, the table is pandas' join; pre-images fit."""
     join = EqualKeys(how, pages=course["pages"], seed=course["seed"])
@@ -135,7 +134,6 @@ def test_tables_of_one_key_joined_are_what_pandas_makes_of_them(how, course):
 @pytest.mark.parametrize("how", ["inner", "left"])
 @fuzz(CASES)
 @given(course=courses())
-@pytest.mark.in_turn
 def test_a_table_joined_by_its_reference_is_what_pandas_makes_of_it(how, course):
     """Pass: at each batch's end, and in any order by version, the table is pandas' join; pre-images fit."""
     join = ForeignKey(how, pages=course["pages"], seed=course["seed"])
@@ -144,7 +142,6 @@ def test_a_table_joined_by_its_reference_is_what_pandas_makes_of_it(how, course)
 
 @fuzz(60)
 @given(course=courses())
-@pytest.mark.in_turn
 def test_pages_of_the_library_make_no_difference(course):
     """Pass: the same over many small pages and portions as the library cuts them, for both kinds of join."""
     keys = EqualKeys("full", by=Paged)

@@ -15,7 +15,7 @@ from mainstem import (
     read_size,
     write_duration,
 )
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 
 def _read_keep(value: Any) -> timedelta | int:
@@ -28,9 +28,14 @@ def _read_keep(value: Any) -> timedelta | int:
     raise ValueError("expected a duration such as '7 days' or a size such as '20 GB'")
 
 
+def _write_keep(value: timedelta | int) -> str | int:
+    return write_duration(value) if isinstance(value, timedelta) else value
+
+
 Keep = Annotated[
     timedelta | int,
-    PlainValidator(_read_keep),
+    BeforeValidator(_read_keep),
+    PlainSerializer(_write_keep),
     WithJsonSchema({"type": ["string", "integer"], "examples": ["7 days", "20 GB"]}),
 ]
 

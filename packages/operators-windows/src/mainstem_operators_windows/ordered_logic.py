@@ -212,8 +212,8 @@ class SlidingCountLogic(OrderedLogic):
         self, ready: pl.DataFrame, kept: pl.DataFrame, watermark: int | None
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         new = ready.with_columns(pl.lit(None, pl.Int64()).alias(_PLACE))
-        kept = kept.sort(KEY, _PLACE, maintain_order=True)
-        both = pl.concat([kept, new]).sort(KEY, maintain_order=True)
+        # Kept rows count for nothing here, and the new ones of a key stand together.
+        both = pl.concat([kept, new])
         both = both.with_columns(pl.col(_PLACE).is_null().alias(_NOW))
         reached = pl.col(_PLACE).max().over(KEY).fill_null(0)
         following = reached + runs.total(pl.col(_NOW).cast(pl.Int64))
