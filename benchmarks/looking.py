@@ -38,7 +38,7 @@ def main() -> None:
             "a bare Spark session": ("-c", BARE),
             "preview of a decoded node": (*mainstem, "preview", FLIGHTS, "flight", "--set", place),
             "preview behind a window": (*mainstem, "preview", FLIGHTS, "hourly", "--set", place),
-            "test, three cases": (*mainstem, "test", FLIGHTS),
+            "test, four cases": (*mainstem, "test", FLIGHTS),
         }
         found: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(ROUNDS):
