@@ -55,6 +55,11 @@ class Heard:
             self._client = weakref.ref(client)
 
 
+def unless_given(settings: Properties, **more: Any) -> dict[str, Any]:
+    """Return those of some settings, with `_` for `.`, that the user has not given."""
+    return {key: value for key, value in more.items() if key.replace("_", ".") not in settings}
+
+
 def library() -> Any:
     """Return the module `confluent_kafka`, with its `admin`: for its types and constants."""
     import confluent_kafka

@@ -37,10 +37,10 @@ from typing import TYPE_CHECKING, Any
 from mainstem import Batch, FencedError, PipelineError
 from mainstem.sinks import ledger_step
 
-from mainstem_broker_kafka.client import Heard, consumer, failure, library
+from mainstem_broker_kafka.client import Heard, consumer, failure, library, unless_given
 from mainstem_broker_kafka.connection import Properties
 from mainstem_broker_kafka.sink.options import MAX_WRITERS
-from mainstem_broker_kafka.sink.transaction import Stuck, patiently
+from mainstem_broker_kafka.sink.transaction import BACKOFF_MS, Stuck, patiently
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
@@ -171,7 +171,11 @@ class Ledger:
         self._patience = patience
         self._heard = Heard()
         self.consumer: Consumer = consumer(
-            settings, self._heard, group_id=place.group, isolation_level="read_committed"
+            settings,
+            self._heard,
+            group_id=place.group,
+            isolation_level="read_committed",
+            **unless_given(settings, retry_backoff_ms=BACKOFF_MS),
         )
         self._hasty: Consumer | None = None
 

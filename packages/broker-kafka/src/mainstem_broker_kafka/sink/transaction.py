@@ -25,6 +25,7 @@ from mainstem_broker_kafka.client import (
     library,
     producer,
     raised,
+    unless_given,
 )
 from mainstem_broker_kafka.connection import Properties
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: After how many milliseconds what passes is asked again at first, then after twice as many each time:
+#: a transaction's end is with its coordinator some milliseconds before it is everywhere.
+BACKOFF_MS = 10
 #: Seconds that one call may take before it is made again.
 _SLICE = 10.0
 _SLACK = 5.0
@@ -155,6 +159,7 @@ class Transaction:
             "transactional_id": name,
             "transaction_timeout_ms": int(timeout * 1000),
             "message_timeout_ms": int(min(patience, timeout) * 1000),
+            **unless_given(settings, retry_backoff_ms=BACKOFF_MS),
             **(more or {}),
         }
         self.producer: Producer = producer(settings, self._heard, **own)

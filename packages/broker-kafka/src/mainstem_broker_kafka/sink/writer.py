@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem import FencedError, PipelineError, failpoint
 from mainstem.sinks import Refused
 
-from mainstem_broker_kafka.client import library
+from mainstem_broker_kafka.client import library, unless_given
 from mainstem_broker_kafka.connection import Properties
 from mainstem_broker_kafka.sink.ledger import (
     FIRST,
@@ -131,21 +131,19 @@ class Share:
         job = self._job
         failpoint("kafka.before-transaction")
         self._ledger = Ledger(job.settings, job.place, job.patience)
-        more = {
-            "linger_ms": 20,
-            "partitioner": "murmur2_random",
-            "compression_type": job.compression,
-            "message_max_bytes": max(job.largest + 1024, 1_000_000),
+        own = unless_given(
+            job.settings,
+            linger_ms=20,
+            partitioner="murmur2_random",
+            compression_type=job.compression,
+            message_max_bytes=max(job.largest + 1024, 1_000_000),
             # librdkafka does not split a batch that the broker finds too large.
-            "batch_size": min(_BATCH_BYTES, job.smallest),
-            "queue_buffering_max_messages": _QUEUE_ROWS,
+            batch_size=min(_BATCH_BYTES, job.smallest),
+            queue_buffering_max_messages=_QUEUE_ROWS,
             # At least one message must fit.
-            "queue_buffering_max_kbytes": max(_QUEUE_KBYTES, job.largest // 1024 + 1024),
-            "delivery_report_only_error": True,
-        }
-        own = {
-            key: value for key, value in more.items() if key.replace("_", ".") not in job.settings
-        }
+            queue_buffering_max_kbytes=max(_QUEUE_KBYTES, job.largest // 1024 + 1024),
+            delivery_report_only_error=True,
+        )
         self._transaction = Transaction(
             job.settings,
             job.place.transactional_id(self.writer),
