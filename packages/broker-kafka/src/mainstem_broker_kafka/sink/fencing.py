@@ -147,6 +147,7 @@ class Hold:
         return Transaction(
             self._settings,
             self._ledger.place.transactional_id(who),
+            self._ledger.place.topic,
             self._ledger.consumer,
             patience=self._options.patience,
             timeout=self._options.transaction_timeout.total_seconds(),

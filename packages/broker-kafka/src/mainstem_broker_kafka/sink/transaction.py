@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: After how many milliseconds what passes is asked again at first, then after twice as many each time:
-#: a transaction's end is with its coordinator some milliseconds before it is everywhere.
-BACKOFF_MS = 10
+#: What passes is asked again after so many milliseconds at first, then after twice as many each time: a
+#: transaction's end is with its coordinator some milliseconds before it is everywhere, and a connection
+#: to a coordinator is made when it is asked for.
+SHORT = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
 #: Seconds that one call may take before it is made again.
 _SLICE = 10.0
 _SLACK = 5.0
@@ -124,6 +125,7 @@ class Transaction:
     Args:
         settings: of a client on librdkafka.
         name: the transactional id.
+        topic: the ledger's.
         ledger: the consumer of the ledger's group.
         patience: seconds to try on when brokers do not answer.
         timeout: seconds after which brokers abort a transaction by themselves.
@@ -138,6 +140,7 @@ class Transaction:
         self,
         settings: Properties,
         name: str,
+        topic: str,
         ledger: Consumer,
         *,
         patience: float,
@@ -147,6 +150,7 @@ class Transaction:
     ) -> None:
         self._settings = settings
         self._name = name
+        self._topic = topic
         self._ledger = ledger
         self._patience = patience
         self._timeout = timeout
@@ -159,16 +163,19 @@ class Transaction:
             "transactional_id": name,
             "transaction_timeout_ms": int(timeout * 1000),
             "message_timeout_ms": int(min(patience, timeout) * 1000),
-            **unless_given(settings, retry_backoff_ms=BACKOFF_MS),
+            **unless_given(settings, **SHORT),
             **(more or {}),
         }
         self.producer: Producer = producer(settings, self._heard, **own)
 
     def fence(self) -> None:
         """Take over the id: an open transaction of it is aborted, and who had it can commit no more."""
-        self._call(
-            f"taking over the transactional id {self._name}", self.producer.init_transactions
-        )
+        self._call(f"taking over the transactional id {self._name}", self._fence)
+
+    def _fence(self, seconds: float) -> None:
+        # A client that is connected to no broker yet waits for half a second before it looks again.
+        self.producer.list_topics(self._topic, timeout=seconds)
+        self.producer.init_transactions(seconds)
 
     def begin(self) -> None:
         """Begin a transaction."""

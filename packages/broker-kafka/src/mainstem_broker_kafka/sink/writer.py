@@ -147,6 +147,7 @@ class Share:
         self._transaction = Transaction(
             job.settings,
             job.place.transactional_id(self.writer),
+            job.place.topic,
             self._ledger.consumer,
             patience=job.patience,
             timeout=job.transaction_timeout,
