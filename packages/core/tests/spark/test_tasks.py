@@ -56,6 +56,37 @@ def test_frames_without_headers_are_handed_over_as_they_are(spark):
     assert write_by_tasks(frame.limit(0), told) is None
 
 
+def nothing(batches: Iterable[Any]) -> Iterator[Any]:
+    """Write rows that are all taken."""
+    for _ in batches:
+        pass
+    yield from Refused().take()
+
+
+def jobs(spark, group):
+    """Return how many of Spark's jobs a group has."""
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+def test_a_batch_of_which_nothing_is_refused_takes_one_job(spark):
+    """Pass: what the tasks tell is looked at in a second job only where they refused something, also when
+    batches before have.
+    """
+    frame = spark.range(0, 3, 1, 2).selectExpr(
+        "CAST(CAST(id AS STRING) AS BINARY) AS value",
+        "CAST(NULL AS MAP<STRING, BINARY>) AS headers",
+    )
+    try:
+        for group, task, number in (("refused", told, 3), ("taken", nothing, 0), ("more", told, 3)):
+            spark.sparkContext.setJobGroup(group, group)
+            found = write_by_tasks(frame, task)
+            taken = jobs(spark, group)
+            assert (0 if found is None else found.count()) == number
+            assert taken == (1 if number == 0 else 2)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+
+
 def test_values_are_found_by_name_case_aside():
     """Pass: a column's values; as many nulls as there are rows where there is none, or no name."""
     batch = pa.RecordBatch.from_pydict({"Key": [b"a", None]})

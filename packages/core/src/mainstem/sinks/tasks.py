@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from mainstem.contracts.columns import LOG_ORDER
 from mainstem.contracts.ddl import quoted
@@ -16,6 +17,7 @@ from mainstem.errors import FencedError, PermanentError, PipelineError, Transien
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import Accumulator, SparkContext
     from pyspark.sql import Column, DataFrame
 
 #: The columns of `numbered`.
@@ -29,6 +31,8 @@ _HEADERS = "map<string,binary>"
 _ERRORS = {
     each.__name__: each for each in (FencedError, PermanentError, TransientError, PipelineError)
 }
+_LOCK = threading.Lock()
+_COUNTERS: WeakKeyDictionary[SparkContext, Accumulator[int]] = WeakKeyDictionary()
 _RAISED = re.compile(rf"\bmainstem\.errors\.({'|'.join(_ERRORS)}): ([^\n]+)")
 
 
@@ -154,7 +158,9 @@ def write_by_tasks(
         text = f"to_json(transform_values({quoted(name)}, (name, value) -> hex(value)))"
         frame = frame.withColumn(name, F.expr(text))
         task = partial(_unpacked, task, frame.columns.index(name))
-    task = partial(_in_one_line, task)
+    counted = _counter(frame.sparkSession.sparkContext)
+    task = partial(_counted, partial(_in_one_line, task), counted)
+    before = counted.value
     try:
         refused = frame.mapInArrow(task, _DDL).localCheckpoint(eager=True)
     except Exception as error:
@@ -162,7 +168,27 @@ def write_by_tasks(
         if raised is None:
             raise
         raise raised from None
-    return None if refused.isEmpty() else refused
+    # Batches at the same time count too, so there may be none all the same; looking is a job of its own.
+    return None if counted.value == before or refused.isEmpty() else refused
+
+
+def _counter(context: SparkContext) -> Accumulator[int]:
+    """Return what counts the refused rows of all batches; Spark keeps every one that is made."""
+    with _LOCK:
+        if context not in _COUNTERS:
+            _COUNTERS[context] = context.accumulator(0)
+        return _COUNTERS[context]
+
+
+def _counted(
+    task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    counted: Accumulator[int],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Run a task and count its rows."""
+    for rows in task(batches):
+        counted.add(rows.num_rows)
+        yield rows
 
 
 def _raised_by_task(text: str) -> PipelineError | None:
