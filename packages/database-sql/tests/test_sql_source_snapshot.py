@@ -8,10 +8,12 @@ import time
 from datetime import datetime
 
 import pytest
+import sqlalchemy
 from mainstem import OptionError, PipelineError, Reached
 from mainstem_database_sql.source import selecting, storing
 from mainstem_database_sql.source.source import SQLSource
 from mainstem_database_sql.source.storing import Rows, split
+from packaging.version import Version
 from test_sql_source_driver import (
     PRODUCTS,
     Apart,
@@ -323,6 +325,8 @@ def test_a_reader_of_sqlite_changes_nothing(file, tmp_path):
 
 def test_names_of_any_characters(place, tmp_path):
     name = 'Order "1": 100%s; %(x)s :x'
+    if place.product == "sqlite" and Version(sqlalchemy.__version__) < Version("2.1.2"):
+        name = name.replace("%(x)s", "")
     mark = "`" if place.product == "mariadb" else '"'
     quoted = mark + name.replace(mark, mark * 2) + mark
     place.ask(f"CREATE TABLE {quoted} ({quoted} INT)")

@@ -11,8 +11,11 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from packaging.version import Version
 
 from mainstem.contracts.components import Needs
 from mainstem.document.scrubber import Scrubber
@@ -116,10 +119,11 @@ def settings(plan: Plan) -> dict[str, str]:
         f"{_STREAMING}.queryEvolution.enableSourceEvolution": "true",
         # By the names of sources; of itself only Spark 4.3 writes it so.
         f"{_STREAMING}.offsetLog.formatVersion": "2",
-        f"{_STREAMING}.join.stateFormatVersion": "4",
         f"{_STREAMING}.stopTimeout": "60s",
         f"{_STREAMING}.unsupportedOperationCheck": "false",  # made by `frames.check_streaming`
     }
+    if Version(version("pyspark")).release >= (4, 3):  # before, it is there and may not be used
+        conf[f"{_STREAMING}.join.stateFormatVersion"] = "4"
     if plan.local:
         # One state store for each core; fixed in the checkpoint by the first batch.
         conf["spark.sql.shuffle.partitions"] = str(_cores(document.master))
