@@ -47,8 +47,8 @@ LEAVES = [*NUMBER, "scheduled"]
 ALARM = [*NUMBER, "match_start", "match_end", "times", "longest"]
 #: How many flights of the first days come with the last file, when the totals of their hours are out.
 STRAGGLERS = 20
-#: When the run is killed, as parts of the year.
 FAR = pd.Timestamp("2100-01-01", tz="UTC")
+#: When the run is killed, as parts of the year.
 KILLS = (0.4, 0.75)[: int(os.environ.get("MAINSTEM_DEMO_KILLS", "2"))]
 
 #: Ways to break a line of JSON, with the reason that `decode` should find.
@@ -264,8 +264,7 @@ def _in_order(frame: pd.DataFrame) -> pd.DataFrame:
 
 def alarms() -> pd.DataFrame:
     """Return the flights that were late again and again, as the pipeline has found them."""
-    found = _rows("alarms", ALARM)
-    return _alarms(found)
+    return _alarms(_rows("alarms", ALARM))
 
 
 def alarms_by_pandas(frame: pd.DataFrame) -> pd.DataFrame:
@@ -279,13 +278,8 @@ def alarms_by_pandas(frame: pd.DataFrame) -> pd.DataFrame:
                 if len(run) < 3:
                     del run[0]
                     continue
-                ends = {"match_start": run[0][0], "match_end": run[-1][0]}
                 longest = max(late for _, late in run)
-                found.append(
-                    dict(zip(NUMBER, number, strict=True))
-                    | ends
-                    | {"times": len(run), "longest": longest}
-                )
+                found.append((*number, run[0][0], run[-1][0], len(run), longest))
                 run.clear()
             if delay > 60:
                 run.append((at, delay))
@@ -302,7 +296,7 @@ def _alarms(frame: pd.DataFrame) -> pd.DataFrame:
 
 def stragglers() -> pd.DataFrame:
     """Return the flights that came when the totals of their hours were out."""
-    found = _rows("stragglers", [*NUMBER, "scheduled"])
+    found = _rows("stragglers", LEAVES)
     return found.assign(scheduled=pd.to_datetime(found["scheduled"], utc=True))
 
 
