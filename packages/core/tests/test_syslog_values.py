@@ -15,11 +15,16 @@ NAMES = [column.name for column in SYSLOG]
 
 def read(*values):
     arrays, reasons = SyslogValues().read(pa.array(values, pa.binary()))
-    rows = zip(*(array.to_pylist(maps_as_pydicts="strict") for array in arrays), strict=True)
+    rows = zip(*(array.to_pylist() for array in arrays), strict=True)
     return [
-        reason or {n: v for n, v in zip(NAMES, row, strict=True) if v is not None}
+        reason or {n: plain(v) for n, v in zip(NAMES, row, strict=True) if v is not None}
         for row, reason in zip(rows, reasons, strict=True)
     ]
+
+
+def plain(value):
+    """Return maps, which are lists of pairs, as dicts: older versions of Arrow turn the outer ones alone."""
+    return {k: plain(v) for k, v in value} if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,6 @@ def settings(plan: Plan) -> dict[str, str]:
             "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
         ),
         f"{_STREAMING}.queryEvolution.enableSourceEvolution": "true",
-        # By the names of sources; of itself only Spark 4.3 writes it so.
-        f"{_STREAMING}.offsetLog.formatVersion": "2",
         f"{_STREAMING}.stopTimeout": "60s",
         f"{_STREAMING}.unsupportedOperationCheck": "false",  # made by `frames.check_streaming`
     }
