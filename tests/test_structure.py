@@ -103,6 +103,7 @@ PUBLIC = {
             "patience",
             "positions",
             "sinks",
+            "stopping",
             "testing",
         )
     ),

@@ -21,7 +21,7 @@ with ExitStack() as nested:
     for _ in range(int(sys.argv[2])):
         nested.enter_context(stopping_on_signals(stop))
     os.kill(os.getpid(), int(sys.argv[1]))
-    assert stop.is_set()
+    assert stop.wait(10)
     if sys.argv[3] == "inside":
         os.kill(os.getpid(), int(sys.argv[1]))
     nested.pop_all().close() if sys.argv[3] == "after" else None
@@ -53,5 +53,15 @@ def test_without_a_signal_the_handlers_are_as_they_were():
             assert [signal.getsignal(number) for number in numbers] != outer
         assert [signal.getsignal(number) for number in numbers] == outer
         os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.is_set()
+        assert stop.wait(10)
     assert [signal.getsignal(number) for number in numbers] == before
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_that_comes_while_the_event_is_looked_at_hangs_nobody():
+    """Pass: the event is set, though the thread that the signal interrupts holds the event's lock."""
+    stop = threading.Event()
+    with stopping_on_signals(stop):
+        with stop._cond:  # as `wait` does, for a moment, each time that it is called
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(10)

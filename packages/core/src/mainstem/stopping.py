@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from _thread import start_new_thread
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +31,15 @@ def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def set_by_signal(event: threading.Event) -> None:
+    """Set an event, from what handles a signal.
+
+    A handler runs in the main thread, between any two of its steps: also while that waits for the event
+    and holds its lock, which it can't take twice.
+    """
+    start_new_thread(event.set, ())
+
+
 class _Once:
     """Handles one signal; `before` is what handles the next."""
 
@@ -38,5 +48,5 @@ class _Once:
         self.before = before
 
     def __call__(self, number: int, _: Any) -> None:
-        self._stop.set()
+        set_by_signal(self._stop)
         signal.signal(number, self.before)

@@ -24,6 +24,7 @@ from typing import Any
 
 from mainstem import PermanentError
 from mainstem.durable import made_folder, sync_folder
+from mainstem.stopping import set_by_signal
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log, take_lock
@@ -113,7 +114,7 @@ def main() -> int:
     """Run the process; return its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us decides
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGTERM, lambda *_: set_by_signal(stop))
     task = pickle.loads(base64.b64decode(sys.stdin.buffer.readline()))  # noqa: S301  # from our parent
     threading.Thread(target=_follow, args=(stop,), name="ingress-parent", daemon=True).start()
     collect_seldom()
