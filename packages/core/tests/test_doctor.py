@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import Distribution, PackageNotFoundError, requires
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -183,6 +183,22 @@ def test_another_python_or_spark_by_environment_is_a_warning(fake, monkeypatch):
         check = found(checks, name)
         assert (check.state, check.next_step) == ("warning", f"unset {variable}")
         assert f"{variable}=/nowhere" in check.found
+
+
+def test_a_document_is_examined_where_no_package_says_which_pyspark_there_is(fake, monkeypatch):
+    """Pass: a warning with where it lies, as of a folder of Spark's on the path; the rest is checked."""
+    there = Distribution.from_name
+
+    def without(name: str) -> Distribution:
+        if name == "pyspark":
+            raise PackageNotFoundError(name)
+        return there(name)
+
+    monkeypatch.setattr(Distribution, "from_name", without)
+    checks = examine(fake.document(DOCUMENT))
+    assert (found(checks, "pyspark").state, found(checks, "Java").state) == ("warning", "ok")
+    assert "of unknown version" in found(checks, "pyspark").found
+    assert [check.name for check in checks if check.state == "missing"] == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,8 +119,6 @@ def settings(plan: Plan) -> dict[str, str]:
         f"{_STREAMING}.stopTimeout": "60s",
         f"{_STREAMING}.unsupportedOperationCheck": "false",  # made by `frames.check_streaming`
     }
-    if Version(version("pyspark")).release >= (4, 3):  # before, it is there and may not be used
-        conf[f"{_STREAMING}.join.stateFormatVersion"] = "4"
     if plan.local:
         # One state store for each core; fixed in the checkpoint by the first batch.
         conf["spark.sql.shuffle.partitions"] = str(_cores(document.master))
@@ -184,9 +181,11 @@ def start(plan: Plan, *, debug: bool = False, scratch: Path | None = None) -> Sp
     # Spark's own setting for this is read by spark-submit alone.
     os.environ.setdefault("PYSPARK_PYTHON", wanted.get("spark.pyspark.python", sys.executable))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    from pyspark import SparkContext
+    from pyspark import SparkContext, __version__
     from pyspark.sql import SparkSession
 
+    if Version(__version__).release >= (4, 3):  # before, it is there and may not be used
+        wanted.setdefault(f"{_STREAMING}.join.stateFormatVersion", "4")
     before = SparkContext._active_spark_context
     if before is None:
         find_java()
