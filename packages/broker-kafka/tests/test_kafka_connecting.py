@@ -11,7 +11,8 @@ from kafka_topics import JARS, Topics
 from mainstem import DocumentError, MachineError, OptionError, PermanentError, PipelineError
 from mainstem.contracts.secrets import secrets_in
 from mainstem_broker_kafka import jars
-from mainstem_broker_kafka.connection import SparkOptions, java, librdkafka
+from mainstem_broker_kafka.client import unless_given
+from mainstem_broker_kafka.connection import Properties, SparkOptions, java, librdkafka
 from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.plugin import serve
 
@@ -454,3 +455,9 @@ def test_the_plan_of_spark_shows_no_secret(pipeline, spark, secured):
     texts = [plan, *(file.read_text(errors="replace") for file in made)]
     for secret in ('p"a', "ss=w;ord"):
         assert not [text for text in texts if secret in text]
+
+
+def test_settings_of_ours_are_those_that_the_user_has_not_given():
+    """Pass: of two, only the one that is not among those of the user, which are spelled with dots."""
+    given = Properties({"retry.backoff.ms": "300"})
+    assert unless_given(given, retry_backoff_ms=10, linger_ms=20) == {"linger_ms": 20}

@@ -40,7 +40,7 @@ from mainstem.sinks import ledger_step
 from mainstem_broker_kafka.client import Heard, consumer, failure, library, unless_given
 from mainstem_broker_kafka.connection import Properties
 from mainstem_broker_kafka.sink.options import MAX_WRITERS
-from mainstem_broker_kafka.sink.transaction import SHORT, Stuck, patiently
+from mainstem_broker_kafka.sink.transaction import BACKOFF, Stuck, patiently
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
@@ -175,7 +175,7 @@ class Ledger:
             self._heard,
             group_id=place.group,
             isolation_level="read_committed",
-            **unless_given(settings, **SHORT),
+            **unless_given(settings, **BACKOFF),
         )
         self._hasty: Consumer | None = None
 
@@ -202,6 +202,7 @@ class Ledger:
                 self._heard,
                 group_id=self.place.group,
                 isolation_level="read_uncommitted",
+                **unless_given(self._settings, **BACKOFF),
             )
         return self._read(self._hasty, writer)
 

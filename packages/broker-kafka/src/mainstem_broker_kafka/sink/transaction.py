@@ -37,7 +37,7 @@ T = TypeVar("T")
 #: What passes is asked again after so many milliseconds at first, then after twice as many each time: a
 #: transaction's end is with its coordinator some milliseconds before it is everywhere, and a connection
 #: to a coordinator is made when it is asked for.
-SHORT = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
+BACKOFF = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
 #: Seconds that one call may take before it is made again.
 _SLICE = 10.0
 _SLACK = 5.0
@@ -163,7 +163,7 @@ class Transaction:
             "transactional_id": name,
             "transaction_timeout_ms": int(timeout * 1000),
             "message_timeout_ms": int(min(patience, timeout) * 1000),
-            **unless_given(settings, **SHORT),
+            **unless_given(settings, **BACKOFF),
             **(more or {}),
         }
         self.producer: Producer = producer(settings, self._heard, **own)
