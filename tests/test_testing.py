@@ -158,7 +158,12 @@ def test_rows_of_a_sources_outputs_can_be_given(pipeline):
                         "shop.rejected": [{"reason": "too long", "payload": "x"}],
                     }
                 },
-                {"rows": {"shop.customers": [{"id": 1, "_change_type": "delete"}]}},
+                {
+                    "rows": {
+                        "shop.customers": [{"id": 1, "_change_type": "delete"}],
+                        "shop.rejected": [],
+                    }
+                },
             ],
             "expect": {
                 "out": [
@@ -235,3 +240,21 @@ def test_rows_are_compared_whatever_their_order_and_spelling():
         assert differences([{"a": expected}], [{"a": value}]) == ([], [])
     for expected, value in ((True, 1), ("1", 1), ([1], [1, 2]), (None, 0), ({"x": 1}, {})):
         assert differences([{"a": expected}], [{"a": value}])[0] == [{"a": expected}]
+
+
+def test_numbers_are_compared_as_far_as_they_say():
+    """Pass: whole numbers and prices exactly, sums of binary numbers nearly."""
+    for one, other in ((1767225600001, 1767225600002), (12345678901.23, 12345678901.24), (1, 1.5)):
+        assert differences([{"n": one}], [{"n": other}]) == ([{"n": one}], [{"n": other}])
+    for one, other in ((0.3, 0.1 + 0.2), (1, 1.0), (0.333333333333, 1 / 3)):
+        assert differences([{"n": one}], [{"n": other}]) == ([], [])
+
+
+def test_every_expected_row_finds_one_if_there_are_enough():
+    """Pass: one that fits several leaves to another the only one that this fits, in any order."""
+    found = [{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 4, "b": 2}]
+    for rows in (found, found[::-1]):
+        assert differences([{"a": 1}, {"b": 2}, {"a": 4}], rows) == ([], [])
+        assert differences([{"b": 2}, {"a": 1}, {"b": 3}], rows) == ([], [])
+        assert differences([{"a": 1}, {"a": 1}, {"a": 1}], rows) == ([{"a": 1}], [{"a": 4, "b": 2}])
+    assert differences([{"a": 1}] * 500, [{"a": 1, "b": n} for n in range(499)]) == ([{"a": 1}], [])

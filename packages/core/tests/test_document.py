@@ -76,6 +76,7 @@ CASES = {
     "gate": ("console, from: row", "console, from: row, require: exactly-once", 7, "sinks.out.require", "is at-least-once, not exactly-once: out: a batch that is retried", ""),
     "self alias": ("path: in", "path: &a [*a]", 3, "sources.lines.with.path.0", "an alias of something that contains it", ""),
     "infinite": ("format: message", "format: message, max_files: .inf", 3, "sources.lines.with.max_files", "must be finite", ""),
+    "endless": ("format: message", f"format: message, max_files: 0x{'f' * 5000}", 3, "sources.lines.with.max_files", "may have 1024 bits", ""),
 }  # fmt: skip
 
 
@@ -316,6 +317,14 @@ def test_references_are_read_as_what_an_option_needs(tmp_path, monkeypatch):
     assert options.max_files == 7
     assert options.path == tmp_path / "a$b" / "folder"
     assert options.format == "message"
+
+
+def test_a_default_of_a_reference_is_not_shown(tmp_path):
+    """Pass: it is a secret like what the variable would hold; its name is shown in its place."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(RIGHT.replace("path: in", "path: '${env:MAINSTEM_TEST_NONE:-hunter2pass}'"))
+    told = make_plan(file).scrubber.clean("login failed for hunter2pass")
+    assert told == "login failed for ${env:MAINSTEM_TEST_NONE}"
 
 
 def test_a_document_can_be_plain_values():

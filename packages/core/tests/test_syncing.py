@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,22 @@ def test_what_was_relied_on_stays_whatever_it_is(tmp_path):
     (folder / "offsets" / "2").write_text(OFFSETS.replace("conf", "c{nf").replace('"a"', '"a'))
     mend(folder, stateful=False)
     assert len(names(folder, "offsets")) == 6
+
+
+def test_a_whole_record_of_fewer_sources_stays(tmp_path):
+    """Pass: planned under a changed document, it is kept by its checksums: a sink may have the batch."""
+    folder = records(tmp_path / "q", 3, 2)
+    (folder / "offsets" / "1").write_text(f'{OFFSETS}\ns__control:{{"logOffset":1}}')
+    data = OFFSETS.encode()
+    sums = [zlib.crc32(data[n : n + 512]) for n in range(0, len(data), 512)]
+    (folder / "offsets" / ".2.crc").write_bytes(
+        b"crc\0" + struct.pack(f">I{len(sums)}I", 512, *sums)
+    )
+    mend(folder, stateful=False)
+    assert "2" in names(folder, "offsets")
+    (folder / "offsets" / "2").write_text(OFFSETS.replace("7", "8"))
+    mend(folder, stateful=False)
+    assert "2" not in names(folder, "offsets"), "a source's line may be missing"
 
 
 def test_a_first_batch_whose_state_was_not_described_begins_anew(tmp_path):

@@ -22,7 +22,7 @@ from mainstem.history import History
 from mainstem.observation.metrics import Metrics
 from mainstem.run.facts import timed
 from mainstem.run.idleness import Idleness
-from mainstem.run.latest import LatestEvent
+from mainstem.run.latest import LatestEvent, forget_latest
 from mainstem.run.watermarks import Watermarks
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -115,6 +115,8 @@ def test_a_time_that_python_does_not_know_ends_no_run(tmp_path, millis, known):
     latest = LatestEvent(tmp_path)
     latest.hear(metrics)
     assert LatestEvent(tmp_path).time == known
+    forget_latest(tmp_path)
+    assert LatestEvent(tmp_path).time is None
     query = Flushed(tmp_path / "query")
     query.latest = known
     flush = query._watermarks.flush

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from mainstem import hookimpl, messages, option
+from mainstem import OptionError, hookimpl, messages, option
 from mainstem.positions import (
     Chunk,
     Gap,
@@ -22,6 +22,7 @@ from mainstem.positions import (
     Seen,
     Span,
 )
+from mainstem.positions.planner import offset_of
 from mainstem.positions.reading import GAP
 from mainstem_testkit import PositionLogSuite, install
 
@@ -198,3 +199,13 @@ def test_each_fault_of_a_log_is_caught(tmp_path, fault):
             continue
         with pytest.raises((AssertionError, pytest.fail.Exception)):
             test()
+
+
+def test_an_offset_that_is_none_is_told(tmp_path):
+    """Pass: of a bare number and a list, as of unknown words, the message has what is expected."""
+    suite = TestJournal()
+    suite._move(tmp_path / "place")
+    log = suite.source().opener("rows")("somebody")
+    for point in (42, [1], "earliest", {"reed": 1}):
+        with pytest.raises(OptionError, match="expected an offset such as"):
+            offset_of(log, point)

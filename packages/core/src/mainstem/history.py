@@ -75,6 +75,15 @@ class History:
         partitions = int(facts.get("conf", {}).get("spark.sql.shuffle.partitions", 0))
         return Offsets(ends, _time(facts.get("batchWatermarkMs")), partitions)
 
+    def planned_at(self, batch: int) -> int:
+        """Return when a batch was planned, its clock however often it is run: milliseconds since 1970.
+
+        Raises:
+            OSError, ValueError: the record can't be read.
+        """
+        facts = json.loads(_lines(self.folder / "offsets" / str(batch))[1])
+        return int(facts["batchTimestampMs"])
+
     def watermark(self) -> datetime | None:
         """Return the watermark that the next batch works under, or None."""
         last = self.last()

@@ -61,3 +61,28 @@ def test_event_times_without_a_bound_are_warned_of():
     for ahead, warned in (({}, 1), ({"ahead": "1 hour"}, 0)):
         found = make_plan({**document(**ahead), "sinks": sinks}).warnings
         assert sum("`ahead`" in warning for warning in found) == warned
+
+
+def test_a_retried_batch_takes_the_clock_that_it_was_planned_by(pipeline):
+    """Pass: what was early when a batch was planned is early when it is run again, however late that is."""
+    made = document(ahead="1 hour")
+    made["sinks"] = {
+        "out": pipeline.sink("out", "row"),
+        "early": pipeline.sink("early", "row.early"),
+    }
+    pipeline.document(**{k: v for k, v in made.items() if k != "pipeline"})
+    soon = datetime.now(UTC) + timedelta(minutes=30)
+    pipeline.feed("1.jsonl", [json.dumps({"k": "soon", "at": soon.isoformat()})])
+    pipeline.run()
+    assert [row["k"] for row in pipeline.rows("out")] == ["soon"]
+    # As if it had been planned two hours ago, and its process had died before the commit.
+    query = pipeline.plan().query_folder("lines")
+    version, facts, *ends = (query / "offsets" / "0").read_text().splitlines()
+    planned = json.loads(facts)
+    planned["batchTimestampMs"] -= 2 * 3600 * 1000
+    for record in ("offsets/.0.crc", "commits/.0.crc", "commits/0"):
+        (query / record).unlink(missing_ok=True)
+    (query / "offsets" / "0").write_text("\n".join([version, json.dumps(planned), *ends]))
+    pipeline.run()
+    assert pipeline.rows("out") == []
+    assert [row["k"] for row in pipeline.rows("early")] == ["soon"]

@@ -7,6 +7,9 @@ import gzip
 import json
 
 import pytest
+from mainstem.builtin.csv_files import CsvFiles
+from mainstem.contracts.ddl import read_columns
+from mainstem.formats.rules import Rules
 
 SCHEMA = "id BIGINT, name STRING, amt DECIMAL(10,2)"
 
@@ -138,3 +141,15 @@ def test_columns_may_have_the_names_that_rows_are_read_by(pipeline, format_):
     pipeline.run()
     assert pipeline.rows("out") == [given]
     assert [base64.b64decode(row["payload"]) for row in pipeline.rows("bad")] == [b"x"]
+
+
+def test_a_file_that_the_system_cannot_read_is_no_refused_row(tmp_path):
+    """Pass: its error ends the task, for the next try may read the file; one that is broken is refused."""
+    columns = read_columns(SCHEMA)
+    files = CsvFiles(columns, ",", Rules(), header=True, encoding="utf-8")
+    broken = tmp_path / "broken.csv.gz"
+    broken.write_bytes(gzip.compress(b"id,name,amt\n1,Ann,2\n")[:-12])
+    rows = [row for part in files._file(broken.as_uri()) for row in part.to_pylist()]
+    assert "is not readable" in rows[-1]["reason"]
+    with pytest.raises(FileNotFoundError):
+        list(files._file((tmp_path / "gone.csv").as_uri()))

@@ -97,3 +97,28 @@ def test_an_event_time_beyond_the_years_of_python_ends_no_run(minutes):
     assert History(minutes.plan().query_folder("minute")).watermark() == LAST
     feed(minutes, "2.jsonl", "12:01:00")
     assert late(minutes.run()) == 1
+
+
+@pytest.mark.in_turn
+def test_after_a_rollback_a_row_that_does_not_come_again_makes_none_late(pipeline):
+    """Pass: a date of 2099 is rolled back and taken out; the next run's rows are counted, and none is late."""
+    watermark = {"column": "at", "delay": "1 minute"}
+    pipeline.document(
+        trigger={"available_now": True, "flush": True},
+        sources={"event": {"use": "steps", "with": {"path": "./in"}, "watermark": watermark}},
+        operators={"minute": {"use": "minutes", "from": "event"}},
+        sinks={"out": pipeline.sink("out", "minute")},
+    )
+    pipeline.feed("0.txt", ["2026-01-01T12:00:10+00:00"])
+    pipeline.run()
+    plan = pipeline.plan()
+    before = History(plan.query_folder("minute")).last()
+    pipeline.feed("1.txt", ["2099-01-01T12:00:00+00:00"])
+    pipeline.run()
+    assert before is not None
+    take_back(plan, plan.queries[0], before)
+    (pipeline.folder / "in" / "1.txt").unlink()
+    for number in (2, 3):
+        pipeline.feed(f"{number}.txt", [f"2026-01-01T12:{number}0:10+00:00"])
+        assert late(pipeline.run()) == 0
+    assert counted(pipeline) == [(f"12:{minute}", 1) for minute in ("00", "20", "30")]

@@ -80,6 +80,8 @@ class CsvFiles:
                     yield self._rows(reader, batch, order, flaw, origin, path, number)
                     number, size, batch = number + len(batch), 0, []
         except (OSError, UnicodeDecodeError, EOFError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the system's, and not what is in the file: the next try may read it
             what = self._encoding if isinstance(error, UnicodeDecodeError) else "readable"
             yield self._rows(reader, batch, order, flaw, origin, path, number)
             number += len(batch)

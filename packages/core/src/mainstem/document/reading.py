@@ -18,6 +18,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from mainstem.errors import DocumentError, Problem
 
+#: No number of a document needs more; Python writes none of over 4,300 digits.
+_MOST_BITS = 1024
 #: More values than this, aliases expanded, is an attack or a mistake; so are more bytes or levels.
 MOST_VALUES, MOST_BYTES, MOST_LEVELS = 20_000, 2**20, 100
 #: Halves of characters, as escapes make them; also bytes of the environment that are not UTF-8.
@@ -240,6 +242,9 @@ class _Builder:
             return None
         if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
             self._wrong("a number must be finite", path, place)
+            return None
+        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+            self._wrong(f"a number may have {_MOST_BITS} bits", path, place)
             return None
         return value
 

@@ -49,7 +49,9 @@ def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:
         if text is None:
             written.unresolved.add(path)
             return match.group()
-        scrubber.hide(text, match.group())
+        # Not as it is written: what it stands for by default is a secret as well.
+        shown = match.group() if form.group(3) is None else f"${{env:{form.group(2)}}}"
+        scrubber.hide(text, shown)
         return text
 
     def _value(form: re.Match[str], path: Path_) -> str | None:

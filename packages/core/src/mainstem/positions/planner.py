@@ -34,6 +34,10 @@ T = TypeVar("T")
 EVERY = 0.05
 #: The offset moves on past messages that are not read so often, in seconds.
 MOVE = 60.0
+_NO_OFFSET = (
+    'expected an offset such as {"read": 42}, by partition where there are several: what comes after it '
+    "is read"
+)
 
 
 @dataclass(frozen=True)
@@ -339,6 +343,8 @@ def offset_of(log: PositionLog, point: Mapping[str, Any]) -> Offset:
     Raises:
         OptionError: it is none, or the log no longer has what comes after it.
     """
+    if not isinstance(point, Mapping):
+        raise OptionError(_NO_OFFSET)
     read = point.get("read")
     unknown = set(point) - {"log", "read", "at", "notes", "after", "first"}
     log.recall(point.get("notes") or {})
@@ -346,10 +352,7 @@ def offset_of(log: PositionLog, point: Mapping[str, Any]) -> Offset:
     if isinstance(read, int) and not isinstance(read, bool) and len(seen.spans) == 1:
         read = dict.fromkeys(seen.spans, read)
     if not isinstance(read, Mapping) or unknown or not all(_is_position(n) for n in read.values()):
-        raise OptionError(
-            'expected an offset such as {"read": 42}, by partition where there are several: what comes '
-            "after it is read"
-        )
+        raise OptionError(_NO_OFFSET)
     if point.get("log", seen.identity) != seen.identity:
         raise OptionError(
             f"the offset is of another log ({point['log']}) than this one ({seen.identity})"

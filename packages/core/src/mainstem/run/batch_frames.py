@@ -21,6 +21,7 @@ class BatchFrames:
 
     Args:
         looked_at: the nodes that are read once more, by who looks at the run.
+        clock: when the batch was planned, in milliseconds since 1970; None for one that nobody has.
     """
 
     def __init__(
@@ -29,11 +30,13 @@ class BatchFrames:
         plan: Plan,
         query_nodes: tuple[str, ...],
         looked_at: Collection[str] = (),
+        clock: int | None = None,
     ) -> None:
         self._frames = frames
         self._plan = plan
         self._nodes = query_nodes
         self._looked_at = looked_at
+        self._clock = clock
         self._made: dict[str, DataFrame] = {}
         self._refused: dict[str, DataFrame] = {}
         self._kept: list[DataFrame] = []
@@ -72,7 +75,7 @@ class BatchFrames:
                     for port, streams in node.inputs.items()
                 }
             )
-            frame = self._observe(name, self._frames.apply(node, inputs))
+            frame = self._observe(name, self._frames.apply(node, inputs, self._clock))
             readers = [r for r in self._plan.readers(name) if r in self._nodes]
             self._made[name] = self.keep(frame) if self._often(name, len(readers)) else frame
         return self._made[name]

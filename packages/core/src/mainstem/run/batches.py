@@ -61,7 +61,8 @@ class Batches:
         self._show_rows = samples.show_rows
         self._begins = checkpoint.begins(query.name)
         self._syncing = Syncing(checkpoint.query(query.name))
-        self._planned = max(History(checkpoint.query(query.name)).planned(), default=-1)
+        self._history = History(checkpoint.query(query.name))
+        self._planned = max(self._history.planned(), default=-1)
         self._nodes = (*query.streaming, *query.per_batch, *query.sinks)
         self.query_id = ""
         self.stopping = threading.Event()
@@ -119,7 +120,8 @@ class Batches:
     def _whole(self, frame: DataFrame, batch_id: int) -> None:
         failpoint("run.before-batch")
         self._syncing.planned(batch_id)
-        made = self._begin(frame, batch_id, self._sampling.begin(frame))
+        looked_at, clock = self._sampling.begin(frame), self._history.planned_at(batch_id)
+        made = self._begin(frame, batch_id, looked_at, clock)
         written: dict[str, dict[str, int]] = {}
         try:
             for name in self._query.sinks:
@@ -134,9 +136,13 @@ class Batches:
         failpoint("run.after-batch")
 
     def _begin(
-        self, frame: DataFrame, batch_id: int, looked_at: Collection[str] = ()
+        self,
+        frame: DataFrame,
+        batch_id: int,
+        looked_at: Collection[str] = (),
+        clock: int | None = None,
     ) -> BatchFrames:
-        made = BatchFrames(self._frames, self._plan, self._nodes, looked_at)
+        made = BatchFrames(self._frames, self._plan, self._nodes, looked_at, clock)
         tail = self._query.tail
         readers = [n for n in self._plan.readers(tail) if n in self._nodes]
         made.begin(tail, frame, batch_id, readers=len(readers))

@@ -204,8 +204,13 @@ class Frames:
 
     # -- anywhere ---------------------------------------------------------------------------
 
-    def apply(self, node: Node, inputs: Inputs[DataFrame]) -> DataFrame:
-        """Return an operator's frame, with rows of named outputs still in it."""
+    def apply(self, node: Node, inputs: Inputs[DataFrame], clock: int | None = None) -> DataFrame:
+        """Return an operator's frame, with rows of named outputs still in it.
+
+        Args:
+            clock: when the batch was planned whose rows these are, in milliseconds since 1970; None for
+                those of a stream, where Spark knows it.
+        """
         context = NodeContext(
             self._plan, node, self._spark, self._checkpoint, node.name, self._query
         )
@@ -221,7 +226,7 @@ class Frames:
                 context.wanted |= {"rejected"}
                 frame = refusing(node).apply(inputs, context)
                 frame = failing(node, frame, show_rows=self._show_rows)
-        return self._finish(node, self._checked(node, frame))
+        return self._finish(node, self._checked(node, frame), clock)
 
     def _times(self, node: Node) -> frozenset[str]:
         """Return the event times whose nulls are counted right above a node, in all that it reads."""
@@ -325,7 +330,7 @@ class Frames:
             )
         return frame
 
-    def _finish(self, node: Node, frame: DataFrame) -> DataFrame:
+    def _finish(self, node: Node, frame: DataFrame, clock: int | None = None) -> DataFrame:
         """Add `_id` where a row's identity begins, and drop what it was made of if reserved."""
         if node.identity and node.makes_id and not sequenced_by_batch(node.shape):
             made = identifier(node.name, node.identity, frame)
@@ -338,9 +343,11 @@ class Frames:
             kept = CHANGELOG_COLUMNS if isinstance(node.shape, Changelog) else node.shape.names
             hidden = [n for n in node.identity if n.startswith("_") and n not in kept]
             frame = frame.drop(*hidden)
-        return frame if node.ahead is None else self._early(node, node.ahead, frame)
+        return frame if node.ahead is None else self._early(node, node.ahead, frame, clock)
 
-    def _early(self, node: Node, ahead: timedelta, frame: DataFrame) -> DataFrame:
+    def _early(
+        self, node: Node, ahead: timedelta, frame: DataFrame, clock: int | None
+    ) -> DataFrame:
         """Send rows whose event time is too far ahead of the batch's clock to their output.
 
         Their time is null in the main output: so it does not move the watermark, which is put on next.
@@ -348,7 +355,8 @@ class Frames:
         """
         assert node.watermark is not None  # noqa: S101
         time = quoted(node.watermark.column)
-        limit = f"current_timestamp() + INTERVAL {int(ahead.total_seconds() * 1000)} MILLISECONDS"
+        now = "current_timestamp()" if clock is None else f"timestamp_millis({clock})"
+        limit = f"{now} + INTERVAL {int(ahead.total_seconds() * 1000)} MILLISECONDS"
         told = f"{OUTPUT} IS NULL AND " if OUTPUT in frame.columns else ""
         early = F.coalesce(F.expr(f"{told}{time} > {limit}"), F.lit(False))
         output = F.col(OUTPUT) if OUTPUT in frame.columns else F.lit(None).cast("string")

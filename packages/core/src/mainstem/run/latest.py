@@ -11,6 +11,16 @@ from typing import Any
 from mainstem.durable import read_whole, write_whole
 from mainstem.run.facts import timed
 
+_NAME = "latest-event"
+
+
+def forget_latest(folder: Path) -> None:
+    """Forget how far the rows of a query went, some of which it may never read again.
+
+    The watermark stands at how far those went that it has read.
+    """
+    (folder / _NAME).unlink(missing_ok=True)
+
 
 class LatestEvent:
     """The latest event time of all rows that a query has read, in this run and those before.
@@ -26,7 +36,7 @@ class LatestEvent:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / "latest-event"
+        self._file = folder / _NAME
         self.time: datetime | None = None
         with suppress(FileNotFoundError):
             self.time = datetime.fromisoformat(read_whole(self._file))

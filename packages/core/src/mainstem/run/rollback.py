@@ -14,6 +14,7 @@ from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.guarantee import promised
 from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.relays.components import RelaySink
+from mainstem.run.latest import forget_latest
 from mainstem.run.syncing import remove_state
 
 #: Stands in a query's folder while it is taken back; holds the batch.
@@ -131,6 +132,7 @@ def finish(plan: Plan, query: Query) -> None:
     failpoint("rollback.after-logs")
     _forget_control_rows(plan, query, batch)
     remove_state(folder, after=batch)
+    forget_latest(folder)
     sync_tree(folder)
     mark.unlink()
 

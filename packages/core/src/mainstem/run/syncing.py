@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 from mainstem.durable import sync_file, sync_folder
@@ -177,6 +179,10 @@ def _torn(history: History, file: Path) -> bool:
     data = file.read_bytes()
     if _short(file, len(data)):
         return True
+    if _sums_fit(
+        file, data
+    ):  # also where it has fewer sources than the one before: documents change
+        return False
     lines = data.strip(b"\0\n ").split(b"\n")
     if file.parent.name == "offsets":  # the version, the settings, each source's offset
         before = max((n for n in history.planned() if n < int(file.name)), default=None)
@@ -200,6 +206,16 @@ def _short(file: Path, size: int) -> bool:
     sums = _checksums(file)
     wanted = _CRC_HEADER + _CRC * -(-size // _CRC_OF)
     return not size or (sums.exists() and sums.stat().st_size != wanted)
+
+
+def _sums_fit(file: Path, data: bytes) -> bool:
+    """Whether a file of Spark's has checksums, and they are those of what is in it."""
+    try:
+        sums = _checksums(file).read_bytes()[_CRC_HEADER:]
+    except FileNotFoundError:
+        return False
+    made = [zlib.crc32(data[n : n + _CRC_OF]) for n in range(0, len(data), _CRC_OF)]
+    return sums == struct.pack(f">{len(made)}I", *made)
 
 
 def _checksums(file: Path) -> Path:

@@ -61,7 +61,7 @@ class Given(Source):
         )
         self._name = name
         self._folder = folder
-        self._fed = 0
+        self._fed = self._files = 0
 
     def shape(self) -> Shape:
         return self._shape
@@ -89,9 +89,10 @@ class Given(Source):
         self._folder.mkdir(parents=True, exist_ok=True)
         made = [self._row(row, output) for row in rows]
         lines = [json.dumps(row) + "\n" for row in made]
-        hidden = self._folder / f".{self._fed:010}"
+        self._files += 1
+        hidden = self._folder / f".{self._files:010}"
         hidden.write_text("".join(lines))
-        hidden.rename(self._folder / f"{self._fed:010}.json")
+        hidden.rename(self._folder / f"{self._files:010}.json")
 
     def _columns(self) -> list[Column]:
         columns = _columns_of(self._shape)
