@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 import uuid
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from mainstem import PermanentError, TransientError
@@ -313,3 +315,17 @@ def test_a_server_that_is_not_there_is_waited_for(tmp_path):
     with pytest.raises(TransientError) as told:
         Connection(options)
     assert "hunter2" not in str(told.value)
+
+
+def test_a_server_that_does_not_answer_costs_no_socket(topic):
+    """Pass: after ten tries at one that lets in and says nothing, as many files are open as before."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"mqtt://127.0.0.1:{silent.getsockname()[1]}"
+        given = {"url": url, "topics": [topic], "connect_timeout": "50 ms"}
+        made = MQTTReceiver(MQTTSourceOptions.model_validate(given), 0, "node")
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(10):
+            with pytest.raises(TransientError, match="has not answered the connection in time"):
+                made.connect(None)
+            made.close()
+        assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import socket
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -61,6 +62,17 @@ def publish(
             await js.publish(to, data, headers=dict(headers) if headers else None)
 
     at(server, send)
+
+
+def publish_a_status(server: Any, subject: str, code: int) -> None:
+    """Publish a message whose headers begin with a status, as the server's own words do."""
+    head = b"NATS/1.0 %d\r\n\r\n" % code
+    put = b"HPUB %s %d %d\r\n%s\r\n" % (subject.encode(), len(head), len(head), head)
+    with socket.create_connection(("127.0.0.1", server.port), 10) as made:
+        made.sendall(b'CONNECT {"headers":true,"verbose":false}\r\n' + put + b"PING\r\n")
+        said = b""
+        while b"PONG" not in said:
+            said += made.recv(65_536)
 
 
 def publish_many(server: Any, subject: str, bodies: Iterable[bytes]) -> None:

@@ -21,6 +21,7 @@ from nats_streams import (
     info,
     make_stream,
     publish,
+    publish_a_status,
     publish_many,
     reading,
     spans,
@@ -406,3 +407,13 @@ def test_a_bounded_run_is_never_told_unasked_that_nothing_is_new(nats, planner):
         ends.append(end["read"][stream])
         start = end
     assert ends == [3, 6, 9, 10]
+
+
+def test_a_message_that_looks_like_the_servers_word_is_a_message(nats, opened):
+    """Pass: whatever its status says, it is read, and so are those behind it."""
+    stream = make_stream(nats)
+    for code in (404, 503, 100):
+        publish_a_status(nats, f"{stream}.a", code)
+    publish(nats, f"{stream}.a", ["behind"])
+    bodies, sequences, gaps = read(opened(stream), 0, 4)
+    assert (bodies, sequences, gaps) == ([b"", b"", b"", b"behind"], [1, 2, 3, 4], [])

@@ -17,7 +17,7 @@ from mainstem_broker_nats.testing import NATS
 from mainstem_ingress import loss_of
 from mainstem_ingress.segments import file_of
 from nats.js.api import AckPolicy, ConsumerConfig
-from nats_streams import api, at, consumers, info, make_stream, publish, unique
+from nats_streams import api, at, consumers, info, make_stream, publish, publish_a_status, unique
 
 
 def options(server, stream, **more):
@@ -339,3 +339,16 @@ def test_pulls_keep_to_the_consumers_limits(nats, receivers):
     receiver = receivers(stream)
     publish(nats, f"{stream}.a", range(12))
     assert [int(message.value) for message in take(receiver, 12)] == list(range(12))
+
+
+def test_a_message_that_looks_like_the_servers_word_is_a_message(nats, receivers):
+    """Pass: whatever its status says, it comes, is acknowledged and gone, and so are those behind it."""
+    stream = make_stream(nats, retention="workqueue")
+    for code in (404, 503, 100):
+        publish_a_status(nats, f"{stream}.a", code)
+    publish(nats, f"{stream}.a", ["behind"])
+    receiver = receivers(stream)
+    found = take(receiver, 4)
+    assert [message.value for message in found] == [b"", b"", b"", b"behind"]
+    receiver.acknowledge(found)
+    assert info(nats, stream).state.messages == 0

@@ -329,3 +329,28 @@ def test_wrong_options_are_told(given, told):
     """Pass: when the document is read."""
     with pytest.raises(ValidationError, match=told):
         SocketSourceOptions.model_validate(given)
+
+
+def test_many_messages_at_once_are_taken_in_parts(place):
+    """Pass: of connections full of line ends no more is taken at once than one more read beyond what is stored
+    together, each has its turn, and all comes."""
+    with receiver(listen=at(place), segment_rows=1000) as made, closing(dial(place)) as first:
+        others = [dial(place) for _ in range(3)]
+        threads = [
+            threading.Thread(
+                target=each.sendall, args=(b"%d\n" % n + b"\n" * 500_000,), daemon=True
+            )
+            for n, each in enumerate([first, *others])
+        ]
+        for thread in threads:
+            thread.start()
+        sizes, seen, until = [], set(), time.monotonic() + 60
+        while sum(sizes) < 4 * 500_001 and time.monotonic() < until:
+            found = made.take(0.05)
+            sizes.append(len(found))
+            seen |= {message.value for message in found if message.value}
+        assert sum(sizes) == 4 * 500_001
+        assert seen == {b"0", b"1", b"2", b"3"}
+        assert max(sizes) <= 1000 + connections._READ
+        for each in others:
+            each.close()

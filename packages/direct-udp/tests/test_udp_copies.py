@@ -107,3 +107,37 @@ def test_copies_are_of_all_datagrams():
     sequence = {"per": "sender", "copies_within": "1 s"}
     with pytest.raises(ValidationError, match="per: feed"):
         UDPSourceOptions.model_validate({"listen": "0.0.0.0:1", "sequence": sequence})
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_numbers_that_begin_again_while_a_feed_is_behind(again):
+    """Pass: copies of the end come after the new beginning, and are none; what is missing there is told, also when
+    the receiver was restarted between."""
+    made, now = Copies(1.0, 10), time.monotonic()
+    ahead = [65530, 65532, 65533, 65535, 0, 1]
+    assert all(made.first(b"", n, now) for n in ahead)
+    if again:
+        made = Copies(1.0, 10, made.encoded())
+    came = [n for n in (65532, 65533, 65534, 65535, 0, 1, 2, 4, 5) if made.first(b"", n, now + 0.1)]
+    assert came == [65534, 2, 4, 5]
+    gaps = [(gap.first, gap.last) for gap in made.due(time.monotonic() + 5)]
+    assert sorted(gaps) == [(3, 3), (65531, 65531)]
+    assert not made.waiting
+    assert made.first(b"", 65535, now + 9)
+
+
+def test_a_sender_that_goes_back_a_little_is_a_new_beginning():
+    """Pass: its numbers come out again, though they were seen a moment ago."""
+    made = Copies(1.0, 10)
+    assert all(made.first(b"", n, 0.001 * n) for n in range(5000, 8000))
+    assert all(made.first(b"", n, 8.0 + 0.001 * (n - 6000)) for n in range(6000, 8100))
+    assert made.due(30.0) == []
+
+
+def test_of_many_gaps_the_oldest_are_told_at_once():
+    """Pass: a feed that has every second number costs no more than a thousand gaps in hand."""
+    made = Copies(60.0, 10)
+    assert all(made.first(b"", n, 1.0) for n in range(0, 10_000, 2))
+    told = made.due(1.0)
+    assert [gap.first for gap in told] == list(range(1, 7998, 2))
+    assert len(json.loads(made.encoded())[""]) == 2001

@@ -143,11 +143,12 @@ def test_columns_that_a_source_adds(tmp_path: Path) -> None:
         Message(b"", extra=(2**62, "é", 0)),
         Message(b"", extra=(None, None, None)),
         Message(b"", extra=(-1, "", 1)),
+        Message(b"x", refused="it is none"),  # has none of them
     ]
     rows = through_a_file(tmp_path, given, *extra)
-    assert column(rows, "n") == [2**62, None, -1]
-    assert column(rows, "t") == ["é", None, ""]
-    assert [t and t.microsecond for t in column(rows, "at")] == [0, None, 1]
+    assert column(rows, "n") == [2**62, None, -1, None]
+    assert column(rows, "t") == ["é", None, "", None]
+    assert [t and t.microsecond for t in column(rows, "at")] == [0, None, 1, None]
 
 
 # -- files --------------------------------------------------------------------------------------

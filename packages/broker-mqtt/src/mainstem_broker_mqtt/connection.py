@@ -107,7 +107,13 @@ class Connection:
         if isinstance(options, MQTTSourceOptions) and options.will is not None:
             will = options.will
             client.will_set(will.topic, will.payload, will.qos, will.retain)
-        self._open(kept=bool(client_id))
+        try:
+            self._open(kept=bool(client_id))
+        except BaseException:
+            # The library would keep it, and nobody else knows of it.
+            if (made := client.socket()) is not None:
+                made.close()
+            raise
 
     def _open(self, *, kept: bool) -> None:
         options = self._options

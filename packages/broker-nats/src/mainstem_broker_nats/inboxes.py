@@ -15,6 +15,15 @@ class Raw(NamedTuple):
     data: bytes
     headers: bytes | None
 
+    @property
+    def is_status(self) -> bool:
+        """Whether it is what the server says of a pull.
+
+        A message of the stream can have a status for its first line, too, and always has a reply, by
+        which it is acknowledged.
+        """
+        return self.headers is not None and self.headers[8:9] == b" " and not self.reply
+
 
 class Inbox:
     """Messages of one subscription, kept until they are taken; past the limits they are dropped.

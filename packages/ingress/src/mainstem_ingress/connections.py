@@ -67,6 +67,8 @@ class StreamReceiver(Receiver):
         self._paused = False
         self._ended = self._trouble = ""
         self._full_until = 0.0
+        #: How many bytes may be read until messages are given on, as they are stored together.
+        self._room = 0
 
     def connect(self, cursor: str | None) -> None:
         self._begin()
@@ -139,9 +141,13 @@ class StreamReceiver(Receiver):
         pending = any(isinstance(each, ssl.SSLSocket) and each.pending() for each in self._open)
         found: list[Message] = []
         ready = {key.fileobj for key, _ in self._selector.select(0 if pending else seconds)}
+        self._room = self.options.segment_bytes
         for connection in list(self._open.values()):
             made = connection.socket
             if made in ready or (isinstance(made, ssl.SSLSocket) and made.pending()):
+                if self._is_full(found):  # they are the first the next time
+                    break
+                self._open[made] = self._open.pop(made)
                 self._read(connection, found)
             elif connection.greeting and time.monotonic() > connection.until:
                 self._end(connection, found, "")
@@ -150,6 +156,9 @@ class StreamReceiver(Receiver):
             self._accept()
         failpoint("socket.after-take")
         return found
+
+    def _is_full(self, found: list[Message]) -> bool:
+        return self._room <= 0 or len(found) >= self.options.segment_rows
 
     def _bound(self, found: list[Message]) -> None:
         """End the connections that have sent the most of what is no message yet, where it is too much.
@@ -215,7 +224,10 @@ class StreamReceiver(Receiver):
                 if not data:
                     self._end(connection, found, "the other side has ended the connection")
                     return
+                self._room -= len(data)
                 self._give(connection, connection.framer.feed(data), found)
+                if self._is_full(found):
+                    return
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except FramingError as error:

@@ -102,6 +102,9 @@ def as_batch(
     if any(at is not None and not _FIRST <= at <= _LAST for at in timestamp):
         timestamp, refused = zip(*map(_near, timestamp, refused), strict=True)
     times = np.array([now if at is None else at for at in timestamp], dtype="<i8")
+    # What is refused may have none of the columns that the source adds.
+    none = (None,) * (len(schema) - len(_COLUMNS) - 1)
+    added = [its if why is None else its or none for its, why in zip(extra, refused, strict=True)]
     arrays = [
         _bytes(key),
         _bytes(value),
@@ -111,7 +114,7 @@ def as_batch(
         _texts(refused),
         *(
             _extra(column, schema.field(len(_COLUMNS) + index).type)
-            for index, column in enumerate(zip(*extra, strict=True))
+            for index, column in enumerate(zip(*added, strict=True))
         ),
         _ids(ids or [None] * count),
     ]

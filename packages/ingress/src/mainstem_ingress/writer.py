@@ -250,7 +250,6 @@ class Store:
             return Message(
                 message.value if isinstance(message.value, bytes) else None,
                 refused=f"it can't be stored: {type(error).__name__}: {error}",
-                extra=(None,) * len(message.extra),
             )
         return message
 

@@ -187,7 +187,7 @@ class QueueReceiver(Receiver):
         raws += connection.take(inbox, 0 if found or raws else seconds)
         for raw in raws:
             self._heard = time.monotonic()
-            if raw.headers is not None and raw.headers[8:9] == b" ":
+            if raw.is_status:
                 self._hear(raw)
                 continue
             self._asked = max(0, self._asked - 1)

@@ -252,7 +252,7 @@ class _Pulls:
         pending = last = b""
         ended = False
         for raw in raws:
-            if raw.headers is not None and raw.headers[8:9] == b" ":
+            if raw.is_status:
                 ended |= self._told(raw)
                 continue
             if not self._from_end:
