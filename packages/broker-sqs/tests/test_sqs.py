@@ -288,3 +288,26 @@ def test_copies_are_claimed_to_be_known_only_where_ids_are_kept():
         facts = SQSSource(options).capabilities
         assert facts.may_duplicate is may
         assert (facts.shown.level is Level.EXACTLY_ONCE) is not may
+
+
+def test_a_header_replaces_nothing_of_the_sinks_own(elasticmq, name):
+    """Pass: neither identity nor key nor the mark of bytes, whatever a message upstream has left as a header."""
+    elasticmq.queue(name)
+    said = {
+        "mainstem-id": b"upstream",
+        "mainstem-encoding": b"gzip",
+        "customer": b"other",
+        "more": b"x",
+    }
+    rows = [
+        row(n, value=value, headers=[*said.items()]) for n, value in enumerate((b"text", b"\xff\0"))
+    ]
+    assert send(elasticmq, name, rows, key="customer") == []
+    with receiver(elasticmq, name, key="customer") as made:
+        found = taken(made, 2)
+    assert {message.value for message in found} == {b"text", b"\xff\0"}
+    assert {message.key for message in found} == {b"k0", b"k1"}
+    ids = {dict(message.headers).get("mainstem-id") for message in found}
+    assert len(ids) == (1 if name.endswith(".fifo") else 2)
+    assert b"upstream" not in ids
+    assert all(dict(message.headers)["more"] == b"x" for message in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,10 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from keyed_driver import key
-from mainstem_keyed_state.arrays import from_plain, to_plain
+from mainstem_keyed_state.arrays import from_plain, record_batch, to_plain
 from mainstem_keyed_state.logic import KEY
 from mainstem_keyed_state.outputs import Whole, packed_outputs, unpack
 from mainstem_keyed_state.packing import packer, unpacked
+from mainstem_keyed_state.page_codec import decode, uncut
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 INNER = pa.map_(pa.string(), pa.int32())
@@ -143,3 +145,45 @@ def test_many_rows_of_an_output_are_packed_in_parts(width: int, most: int) -> No
     assert max(part.height for part in parts) <= most
     assert max(map(len, payloads)) < 40_000_000
     assert sum(map(len, payloads)) < 2 * rows.estimated_size(), "a part drags the others along"
+
+
+INT, MAP = pl.List(pl.Int64), pl.List(pl.Struct({"key": pl.String, "value": pl.Int64}))
+LISTS: list[tuple[Any, Any, list[Any]]] = [
+    (pl.List(pl.Int32), pa.list_(pa.int32()), [None, [], [1], [2, None]]),
+    (pl.List(pl.Decimal(10, 2)), pa.list_(pa.decimal128(10, 2)), [None, [], [Decimal("1.50")]]),
+    (MAP, pa.map_(pa.string(), pa.int64()), [None, [], [{"key": "k", "value": 1}]]),
+    (pl.List(INT), pa.list_(pa.list_(pa.int64())), [None, [], [[]], [None], [[1]]]),
+    (pl.Struct({"a": INT}), pa.struct([("a", pa.list_(pa.int64()))]), [None, {"a": None}, {"a": []}, {"a": [1]}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "of_spark", "values"), LISTS, ids=[str(k) for k, _, _ in LISTS])
+def test_lists_of_nothing_spoil_nothing_beside_them(
+    kind: Any, of_spark: Any, values: list[Any]
+) -> None:
+    """Rows are gathered from frames that were filtered, as state is. Pass: pages and outputs hold what was in them."""
+    chance = random.Random(7)
+    whole = Whole(pa.schema([("l", of_spark), ("n", pa.int64())]), {})
+    for _ in range(300):
+        parts = []
+        for _ in range(chance.randint(1, 3)):
+            held = chance.choices(values, k=chance.randint(1, 3))
+            given = {KEY: [b"k"] * len(held), "l": held, "n": chance.choices(range(9), k=len(held))}
+            part = pl.DataFrame(given, schema={KEY: pl.Binary, "l": kind, "n": pl.Int64})
+            few = chance.choice([True, False])
+            parts.append(part.filter(pl.Series([not few or v in values[:3] for v in held])))
+        rows = pl.concat(parts)
+        if not rows.height:
+            continue
+        rows = rows[list(range(rows.height))]
+        page = uncut(rows)
+        assert decode(record_batch(rows).schema, [page.encoded()]).equals(rows)
+        payloads = pa.array(packed_outputs(whole, "", rows.drop(KEY)), pa.binary())
+        (found,) = unpack(iter([pa.RecordBatch.from_arrays([payloads], names=["payload"])]))
+        again = pl.from_arrow(
+            pa.table(
+                {n: to_plain(c) for n, c in zip(found.schema.names, found.columns, strict=True)}
+            )
+        )
+        assert isinstance(again, pl.DataFrame)
+        assert again.select("l", "n").equals(rows.select("l", "n"))

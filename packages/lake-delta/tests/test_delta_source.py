@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import contextmanager
 from datetime import date
 
@@ -197,3 +198,23 @@ def test_what_can_not_be_read_is_told(table, tmp_path):
         changes_of(made)
     with receiver(table) as made, pytest.raises(PermanentError, match="are gone"):
         changes_of(made)
+
+
+def test_a_table_that_changes_while_it_is_read_ends_the_run(table):
+    """Pass: one that is made anew, with more versions than were read; one that loses a column."""
+    add(table, (1, "a", DAY))
+    with receiver(table) as made:
+        changes_of(made)
+        write_deltalake(
+            table, pa.table({"id": [2], "day": [DAY]}), mode="overwrite", schema_mode="overwrite"
+        )
+        with pytest.raises(PermanentError, match="has no column name"):
+            made.take(0.01)
+    with receiver(table, schema="id BIGINT, day DATE") as made:
+        list(made.take(0.01))
+        shutil.rmtree(table)
+        DeltaTable.create(table, schema=SCHEMA, configuration=FEED)
+        for number in range(4):
+            add(table, (number, "c", DAY))
+        with pytest.raises(PermanentError, match="made anew"):
+            made.take(0.01)

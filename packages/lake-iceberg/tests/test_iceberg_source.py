@@ -285,3 +285,24 @@ def test_the_difference_of_rows_is_that_of_a_plain_comparison(before, after):
             kind = "insert" if was is None else "update_postimage"
             expected.add((kind, *key, now[0], str(now[1])))
     assert told == expected
+
+
+def test_a_table_that_changes_while_it_is_read_ends_the_run(table, tmp_path):
+    """Pass: one that loses the name of a column; one that is made anew, with more versions than were read."""
+    table.append(of((1, "a", DAY)))
+    with receiver(tmp_path) as made:
+        changes_of(made)
+        with table.update_schema() as update:
+            update.rename_column("name", "title")
+        table.append(of((2, "b", DAY)).rename_columns(["id", "title", "day"]))
+        with pytest.raises(PermanentError, match="has no column name"):
+            made.take(0.01)
+    with receiver(tmp_path, schema="id BIGINT, day DATE") as made:
+        list(made.take(0.01))
+        lake = catalog(tmp_path)
+        lake.drop_table("s.t")
+        again = lake.create_table("s.t", SCHEMA)
+        for number in range(4):
+            again.append(of((number, "c", DAY)))
+        with pytest.raises(PermanentError, match="made anew"):
+            made.take(0.01)

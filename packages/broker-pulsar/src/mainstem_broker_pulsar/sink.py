@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem import (
+    COMMIT_VERSION,
     Batch,
     Level,
     NumberedWrites,
@@ -49,6 +50,7 @@ class PulsarSink(EgressSink, NumberedWrites):
     options: PulsarOptions
     capabilities = SinkCapabilities(
         needs_id=True,
+        uses=(COMMIT_VERSION,),
         assumptions=("the brokers keep what they have acknowledged until readers have it",),
         assumptions_by={
             "numbered": (

@@ -71,7 +71,13 @@ class SQSSender(Sender):
             ValueError: no queue takes it.
         """
         options = self.options
+        # Before its own, which a header of the same name must not replace.
         attributes: dict[str, dict[str, Any]] = {}
+        for name, held in headers or ():
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"a header can't be the name of an attribute: {name[:40]!r}")
+            if held and name not in (ID, ENCODING):
+                attributes[name] = _attribute(held)
         body = _text(value)
         if not body or _UNFIT.search(body):
             if not value:
@@ -83,11 +89,6 @@ class SQSSender(Sender):
             attributes[ID] = {"DataType": "String", "StringValue": identity.hex()}
         if key is not None and options.key is not None:
             attributes[options.key] = _attribute(key)
-        for name, held in headers or ():
-            if not _NAME.fullmatch(name):
-                raise ValueError(f"a header can't be the name of an attribute: {name[:40]!r}")
-            if held:
-                attributes[name] = _attribute(held)
         if len(attributes) > _ATTRIBUTES:
             raise ValueError(f"it has more than {_ATTRIBUTES} attributes")
         if attributes:

@@ -22,6 +22,8 @@ T = TypeVar("T")
 #: So many entries are asked for by one command.
 _MANY = 2_000
 _TRIMMED = "the stream was trimmed before the entry was acknowledged"
+#: Where messages have ids of their own, which nobody knows of an entry that is gone.
+_MAYBE = f"{_TRIMMED}; it may have been stored"
 _UNREAD = "the stream was trimmed before these entries were taken"
 
 #: An entry's place: its stream and its id.
@@ -281,9 +283,10 @@ class RedisReceiver(Receiver):
                 self._in_hand.add((stream, id_))
                 last = max(last, id_.decode(), key=_order)
                 if fields is None:
-                    # With the entry's own id: if it is stored, nothing is lost.
+                    # With the entry's own id: if it is stored by that, nothing is lost.
                     there = id_.decode()
-                    one = lost(_TRIMMED, origin=stream, count=1, first=there, last=there)
+                    why = _MAYBE if self.options.format == "messages" else _TRIMMED
+                    one = lost(why, origin=stream, count=1, first=there, last=there)
                     yield one._replace(token=(stream, id_), id=name_of(stream, id_))
                     continue
                 yield self._read(stream, id_, fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mainstem.contracts.columns import LOG_ORDER as LOG_ORDER
 from mainstem.contracts.columns import check_fields as check_fields
 from mainstem.contracts.columns import check_names as check_names
 from mainstem.contracts.columns import check_order as check_order

@@ -7,7 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mainstem.sinks import Refused, in_partitions, micros_of, values_of, write_by_tasks
+from mainstem.sinks import (
+    LANE,
+    NUMBER,
+    Refused,
+    in_partitions,
+    micros_of,
+    numbered,
+    values_of,
+    write_by_tasks,
+)
 
 
 def told(batches: Iterable[Any]) -> Iterator[Any]:
@@ -121,3 +130,17 @@ def test_a_keys_rows_come_into_one_partition_and_into_the_order_of_their_log(spa
         assert sum(map(len, positions)) == 40
     assert in_partitions(frame, 3).rdd.getNumPartitions() == 3
     assert in_partitions(frame, None).rdd.getNumPartitions() == 8
+
+
+@pytest.mark.parametrize("place", ["_commit_version STRING", "position STRING"])
+def test_numbers_of_a_key_go_up_with_its_changes(spark, place):
+    """Pass: whatever their ids are, which are hashes; each lane has its own numbers."""
+    kind = f"key BINARY, _id BINARY, origin STRING, partition STRING, {place}"
+    rows = [(b"k%d" % (n % 3), b"%d" % (100 - n), "o", "0", f"{n:04}") for n in range(30)]
+    frame = spark.createDataFrame(rows, kind).repartition(4)
+    name = place.partition(" ")[0]
+    found = numbered(frame, 2, 2, "key").select("key", LANE, NUMBER, name).collect()
+    assert len({(row[LANE], row[NUMBER]) for row in found}) == 30
+    for key in {bytes(row.key) for row in found}:
+        mine = sorted((row for row in found if bytes(row.key) == key), key=lambda row: row[NUMBER])
+        assert [row[name] for row in mine] == sorted(row[name] for row in mine)

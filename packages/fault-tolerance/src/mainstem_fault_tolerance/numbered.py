@@ -16,9 +16,16 @@ from mainstem import (
     Shape,
     Sink,
 )
+from mainstem.columns import LOG_ORDER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+_UNORDERED = (
+    "rows of a key are in no order, but for changes that were encoded: without "
+    f"{', '.join(LOG_ORDER)} (`keep`) nobody knows it"
+)
 
 
 class NumberedOptions(Options):
@@ -51,6 +58,7 @@ class Numbered(Delivery):
             grounds=("rows have the same numbers in each try, and one that was seen is dropped",),
             assumptions=(
                 "a batch that is retried has the same rows: nothing in it depends on clock or chance",
+                *([] if set(LOG_ORDER) <= set(shape.names) else [_UNORDERED]),
                 *sink.capabilities.assumptions,
             ),
         )

@@ -62,6 +62,43 @@ def from_plain(array: Array, wanted: Any) -> Array:
     return array.cast(wanted)
 
 
+def record_batch(rows: Any) -> pa.RecordBatch:
+    """Return a Polars frame as one record batch, sound for Arrow's messages.
+
+    Lists that are all empty can come from Polars with elements that begin where there are none. Arrow
+    then writes their buffer with a length below zero, and what stands behind it is read from elsewhere.
+    """
+    from polars import CompatLevel
+
+    table = rows.rechunk().to_arrow(compat_level=CompatLevel.oldest())
+    batch: pa.RecordBatch
+    (batch,) = table.combine_chunks().to_batches()
+    if not any(field.type.num_fields for field in batch.schema):
+        return batch
+    return pa.RecordBatch.from_arrays([_sound(each) for each in batch.columns], schema=batch.schema)
+
+
+def _sound(array: Array) -> Array:
+    kind = array.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        values, (validity, offsets) = array.values, array.buffers()[:2]
+        if not len(values):
+            made, offsets = pa.array([], kind.value_type), pa.py_buffer(bytes(offsets.size))
+        elif (made := _sound(values)) is values:
+            return array
+        of = type(array)
+        return of.from_buffers(
+            kind, len(array), [validity, offsets], array.null_count, array.offset, [made]
+        )
+    if pa.types.is_struct(kind) and kind.num_fields:
+        given = [array.field(i) for i in range(kind.num_fields)]
+        children = [_sound(each) for each in given]
+        if any(one is not other for one, other in zip(children, given, strict=True)):
+            mask = array.is_null() if array.null_count else None
+            return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    return array
+
+
 def _has_map(kind: Any) -> bool:
     if pa.types.is_map(kind):
         return True

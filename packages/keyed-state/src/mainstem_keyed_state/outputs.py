@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mainstem_keyed_state.arrays import Array, from_plain
+from mainstem_keyed_state.arrays import Array, from_plain, record_batch
 from mainstem_keyed_state.logic import MAIN
 
 if TYPE_CHECKING:
@@ -72,10 +72,7 @@ def unpack(batches: Batches) -> Batches:
 
 def placed(whole: Whole, name: str, rows: pl.DataFrame) -> pa.RecordBatch:
     """Return rows of one output among the columns of all."""
-    from polars import CompatLevel
-
-    table = rows.rechunk().to_arrow(compat_level=CompatLevel.oldest())
-    (batch,) = table.combine_chunks().to_batches()
+    batch = record_batch(rows)
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     if name == MAIN:
         main = {f.name: from_plain(found[f.name], f.type) for f in whole.main}

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from mainstem_keyed_state.arrays import record_batch
 from mainstem_keyed_state.directory import NEVER
 from mainstem_keyed_state.hashes import hashes_of
 from mainstem_keyed_state.logic import KEY
@@ -40,8 +41,7 @@ class Cut:
     def arrow(self) -> pa.RecordBatch:
         """Return all rows as Arrow has them, brought there once for all pages."""
         if self._arrow is None:
-            table = self.rows.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-            (self._arrow,) = table.combine_chunks().to_batches()
+            self._arrow = record_batch(self.rows)
         return self._arrow
 
     def dues(self, column: str) -> npt.NDArray[np.int64]:

@@ -61,35 +61,39 @@ class LakeReceiver(Receiver):
 
     def connect(self, cursor: str | None) -> None:
         self._begin()
-        table = self.table()
-        self._place = table.place
-        if not table.there:
-            raise PermanentError(f"there is no table at {table.place}")
+        known = json.loads(cursor) if cursor is not None else None
+        if known is not None:
+            self._id, self._version, self._given = known["table"], known["version"], known["given"]
+        table = self._looked_at()
         self._newest = self._began = table.version
-        self._check(table)
-        self._id = table.identity
-        if cursor is None:
-            self._version = self._newest
+        if known is None:
+            self._id, self._version = table.identity, table.version
             self._given = 0 if self.options.snapshot == "initial" else None
-        else:
-            known = json.loads(cursor)
-            if known["table"] != self._id:
-                raise PermanentError(
-                    f"the table at {table.place} was made anew: begin with another checkpoint"
-                )
-            self._version, self._given = known["version"], known["given"]
         table.check_feed()
         if self._given is not None:
             count = table.count()
             self._waiting = None if count is None else max(0, count - self._given)
         failpoint("lake.after-connect")
 
-    def _check(self, table: LakeTable) -> None:
-        """See that the columns are there."""
+    def _looked_at(self) -> LakeTable:
+        """Return the table as it is now.
+
+        Raises:
+            PermanentError: it is not the one that was read, or lacks a column.
+        """
+        table = self.table()
+        self._place = table.place
+        if not table.there:
+            raise PermanentError(f"there is no table at {table.place}")
+        if self._id and (table.identity != self._id or table.version < self._version):
+            raise PermanentError(
+                f"the table at {table.place} was made anew: begin with another checkpoint"
+            )
         there = {name.lower() for name in table.schema.names}
         missing = [c.name for c in self.options.table_schema if c.name.lower() not in there]
         if missing:
             raise PermanentError(f"the table at {table.place} has no column {', '.join(missing)}")
+        return table
 
     def take(self, seconds: float) -> Iterable[Message]:
         if not self._paused:
@@ -99,7 +103,7 @@ class LakeReceiver(Receiver):
             due = now - self._looked >= self.options.poll.total_seconds()
             if self._table is None or (self._version >= self._newest and due):
                 self._looked = now
-                self._table = self.table()
+                self._table = self._looked_at()
                 self._newest = self._table.version
             following = self._table.following(self._version)
             if following is not None:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from mainstem.contracts.columns import LOG_ORDER
 from mainstem.contracts.ddl import quoted
+from mainstem.contracts.shapes import COMMIT_VERSION
 from mainstem.errors import FencedError, PermanentError, PipelineError, TransientError
 
 if TYPE_CHECKING:
@@ -107,8 +108,8 @@ def in_partitions(
 def numbered(frame: DataFrame, batch: int, lanes: int, key: str) -> DataFrame:
     """Return a batch with the same lanes and numbers for its rows whenever it is written.
 
-    A lane has some keys, all of each, and is in one partition, in the order of its numbers: that of the
-    rows' log where they have its columns, and of their `_id`s.
+    A lane has some keys, all of each, and is in one partition, in the order of its numbers: that of
+    changes, of the rows' log where they have its columns, and of their `_id`s.
 
     Args:
         frame: the batch; its rows have an `_id`.
@@ -122,7 +123,7 @@ def numbered(frame: DataFrame, batch: int, lanes: int, key: str) -> DataFrame:
     names = {name.lower() for name in frame.columns}
     own = F.col(quoted(key)).cast("binary") if key.lower() in names else F.lit(None).cast("binary")
     lane = F.expr(f"pmod(xxhash64({LANE}), {lanes})").cast("int")
-    order = [*(each for each in LOG_ORDER if each in names), "_id"]
+    order = [*(each for each in (COMMIT_VERSION, *LOG_ORDER) if each in names), "_id"]
     within = F.row_number().over(Window.partitionBy(LANE).orderBy(*order))
     made = frame.withColumn(LANE, F.coalesce(own, F.col("_id"))).withColumn(LANE, lane)
     number = within.cast("bigint") + F.lit(batch * _ROWS)
