@@ -165,3 +165,18 @@ def test_what_is_late_or_lacks_a_key_is_put_aside():
         [(2, None), (None, 8)],
         [(None, 8), (2, None)],
     )
+
+
+def test_a_variance_keeps_nothing_of_what_was_taken_back():
+    """Pass: after a mistyped value, and one whose square no number holds, it is that of the rows that are left."""
+    first = Driver(RowsLogic(ROW), {"input": ["__key0"]})
+    totals_ = accumulators_of(CALLS, INPUTS, {}, weighted=True)
+    logic = TableTotalsLogic(first.logic.outputs[""], ["g"], totals_, ASIDE)
+    second = Driver(logic, {"input": ["g"]})
+    steps = [(0, 1, 1.0), (1, 2, 3.0), (2, 3, 1e10), (2, 4, 5.0), (3, 5, 1e200), (3, 6, None)]
+    for key, sequence, value in steps:
+        row = change(key, sequence, "x", 0, value is None) | {"_a6_0": value}
+        came = second.batch({"input": first.batch({"input": [row]})[""]})
+    (last,) = (c for c in came[""] if c["_change_type"] == "update_postimage")
+    assert last["_t6_n"] == 3
+    assert last["_t6_product00"] == 8.0

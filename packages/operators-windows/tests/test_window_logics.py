@@ -72,6 +72,8 @@ class Plain:
 
     def __init__(self, emission: Emission, *, sessions: bool) -> None:
         self.emission, self.sessions = emission, sessions
+        #: A row at the end of a session is part of it.
+        self.behind = 1 if sessions else 0
         self.open: list[Window] = []
 
     def batch(self, rows: list[dict[str, Any]], mark: int | None) -> dict[str, list[Any]]:
@@ -137,7 +139,7 @@ class Plain:
         return found
 
     def _closed(self, end: datetime, mark: int | None) -> bool:
-        return mark is not None and micros(end) + self.emission.lateness <= mark
+        return mark is not None and micros(end) + self.behind + self.emission.lateness <= mark
 
     def _changes(self, came: list[Window], was: Any, gone: Any) -> list[Any]:
         found: list[Any] = [(*of, "delete", values(was[of])) for of in gone]
@@ -151,7 +153,7 @@ class Plain:
     def _panes(self, merged: list[Any], mark: int | None) -> list[Any]:
         found, emission = [], self.emission
         for each, known, _ in merged:
-            over = mark is not None and micros(each.end) <= mark
+            over = mark is not None and micros(each.end) + self.behind <= mark
             early = False
             if emission.every is not None:
                 if each.new and not over:
@@ -357,3 +359,51 @@ def check_by_rows(kind: Any, which: str, batches: Any, delay: timedelta = DELAY)
     assert sorted(found, key=repr) == sorted(same, key=repr)
     assert sorted(r["_a1_0"] for r in driver.outputs["late"]) == sorted(r["_a1_0"] for r in late)
     assert not driver.rows("waiting")
+
+
+@pytest.mark.parametrize("which", ["sliding", "by count"])
+@pytest.mark.parametrize("together", [1, 8])
+def test_a_large_number_takes_nothing_from_windows_that_it_is_not_in(which, together):
+    """Pass: sums of floating-point numbers are those of their windows' rows, however they were cut."""
+    columns = pl.Schema(
+        {"k": pl.String(), "__at": TIME, "__tie": pl.Binary(), "_a0_0": pl.Float64()}
+    )
+    calls = [next(read_total("t", "sum(v)").calls)]
+    totals = accumulators_of(calls, columns, {"__at": TIME, "__tie": pl.Binary()})
+    windowing = Windowing(["k"], totals, ("from", "to"), {"k": pl.String()})
+    logic = {
+        "sliding": SlidingLogic(columns, windowing, 2 * MINUTES),
+        "by count": SlidingCountLogic(columns, windowing, "number", 3, 1),
+    }[which]
+    values = [-0.09, 1e18, -1e18, 1e18, 4.65, 4.81, 4.31, 2.5]
+    driver = Driver(logic, {"input": ["k"]}, {"input": ("__at", 0)}, pages=2)
+    rows = [
+        {"k": "a", "__at": BEGIN + n * MINUTE, "__tie": bytes([n]), "_a0_0": value}
+        for n, value in enumerate(values)
+    ]
+    for batch in cut(rows, list(range(together, len(rows), together))):
+        driver.batch({"input": batch})
+    driver.advance(FAR)
+    found = {each["to"]: each["_t0_sum"] for each in driver.outputs[""]}
+    assert [found[BEGIN + n * MINUTE] for n in (6, 7)] == [4.65 + 4.81 + 4.31, 4.81 + 4.31 + 2.5]
+
+
+def test_a_window_of_very_many_rows_is_totalled_by_portions(monkeypatch):
+    """Pass: with room for ten rows of windows at a time, all have their totals."""
+    monkeypatch.setattr("mainstem_operators_windows.ordered_logic._ROWS", 10)
+    for which in ("sliding", "by count, sliding"):
+        check_by_rows(Driver, which, [[row(n, "ab"[n % 2], n // 2) for n in range(40)]])
+
+
+def test_a_row_at_the_end_of_a_session_is_part_of_it_whenever_it_comes():
+    """Pass: not late, with the watermark at that time, it makes the session longer, as in one batch."""
+    for places in ([], [2], [2, 2]):
+        logic = WindowsLogic(COLUMNS, WINDOWING, Emission("final"), GAP // MICRO)
+        driver = Driver(logic, {"input": ["k"]}, {"input": ("__at", DELAY // MICRO)}, pages=2)
+        for batch in cut([row(0, "a", 0), row(1, "a", 15), row(2, "a", 5)], places):
+            driver.batch({"input": batch})
+        driver.advance(FAR)
+        found = sorted((each["from"], each["to"], each["_t0_n"]) for each in driver.outputs[""])
+        at = [BEGIN + n * MINUTE for n in (0, 10, 15, 20)]
+        assert found == [(at[0], at[1], 2), (at[2], at[3], 1)]
+        assert driver.outputs["late"] == []

@@ -7,7 +7,11 @@ time the order is that of `TIE`, the same however rows come.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table, runs
 from mainstem_keyed_state.times import TIME, passed, time_of
@@ -26,6 +30,9 @@ from mainstem_operators_windows.windows_logic import (
 
 _WAITING, _KEPT = "waiting", "kept"
 _DUE, _NOW, _PLACE, _SIZE = "__due", "__now", "__place", "__size"
+_LAST, _WINDOW = "__last", "__window"
+#: So many rows of windows are brought together at a time, or those of one window.
+_ROWS = 500_000
 
 
 class OrderedLogic(Logic):
@@ -93,9 +100,54 @@ class OrderedLogic(Logic):
                 outputs[MAIN] = self._windowing.shown(windows, **number)
         return Done(outputs, state)
 
+    def _totals(
+        self, rows: pl.DataFrame, last: npt.NDArray[Any], sizes: npt.NDArray[Any]
+    ) -> pl.DataFrame:
+        """Return the totals of windows of rows that stand together, and `AT` and `_PLACE` of their last.
+
+        The rows of each window are brought together and added up anew, some windows at a time: what is
+        added to and taken from a running sum leaves what a large number was rounded by.
+
+        Args:
+            last: the last row of each window, by number.
+            sizes: how many rows each has.
+        """
+        ends, lengths = last.astype(np.int64), sizes.astype(np.int64)
+        parts = rows.select(*self._parts)
+        found: list[pl.DataFrame] = []
+        for some in _portions(lengths):
+            begins, each = ends[some] - lengths[some] + 1, lengths[some]
+            # Of each row of each window its number in `rows`.
+            numbers = np.arange(each.sum()) + np.repeat(begins - np.cumsum(each) + each, each)
+            window = pl.Series(_WINDOW, np.repeat(np.arange(len(each)), each))
+            gathered = parts[numbers].with_columns(window)
+            totals = gathered.group_by(_WINDOW, maintain_order=True).agg(*self._windowing.merged())
+            found.append(totals.drop(_WINDOW))
+        place = [_PLACE] if _PLACE in rows.columns else []
+        return rows[ends].select(
+            KEY,
+            *self._by,
+            *place,
+            AT,
+            rows[AT][ends - lengths + 1].alias(START),
+            pl.col(AT).alias(END),
+            *pl.concat(found),
+        )
+
     def _over(self, watermark: int | None) -> pl.Expr:
         due = self.tables[_KEPT].due
         return pl.lit(value=False) if due is None else passed(due, watermark)
+
+
+def _portions(sizes: npt.NDArray[Any]) -> Iterator[slice]:
+    """Yield which windows are totalled at a time; one portion at least."""
+    begin = rows = 0
+    for number, size in enumerate(sizes.tolist()):
+        if rows and rows + size > _ROWS:
+            yield slice(begin, number)
+            begin, rows = number, 0
+        rows += size
+    yield slice(begin, len(sizes))
 
 
 class SlidingLogic(OrderedLogic):
@@ -120,17 +172,19 @@ class SlidingLogic(OrderedLogic):
         over = (pl.col(AT) + pl.duration(microseconds=self._length + 1)).alias(_DUE)
         known = pl.concat([kept, ready.with_columns(over)])
         known = known.sort(KEY, *self._order, maintain_order=True)
-        rolled = known.rolling(AT, period=f"{self._length}us", closed="both", group_by=KEY).agg(
-            *(pl.col(name).last() for name in self._by), *self._windowing.merged()
+        reached = known.with_row_index(_LAST).rolling(
+            AT, period=f"{self._length}us", closed="both", group_by=KEY
         )
-        rolled = rolled.unique([KEY, AT], keep="last", maintain_order=True)
+        windows = reached.agg(pl.col(_LAST).last(), pl.len().alias(_SIZE))
+        windows = windows.unique([KEY, AT], keep="last", maintain_order=True)
         now = ready.select(KEY, AT).unique()
-        windows = rolled.join(now, on=[KEY, AT], how="semi", maintain_order="left")
-        windows = windows.with_columns(
+        windows = windows.join(now, on=[KEY, AT], how="semi", maintain_order="left")
+        totals = self._totals(known, windows[_LAST].to_numpy(), windows[_SIZE].to_numpy())
+        totals = totals.with_columns(
             (pl.col(AT) - pl.duration(microseconds=self._length)).alias(START),
             pl.col(AT).alias(END),
         )
-        return windows, known.filter(~passed(_DUE, watermark))
+        return totals, known.filter(~passed(_DUE, watermark))
 
 
 class CountedLogic(OrderedLogic):
@@ -219,15 +273,10 @@ class SlidingCountLogic(OrderedLogic):
         following = reached + runs.total(pl.col(_NOW).cast(pl.Int64))
         both = both.with_columns(pl.coalesce(_PLACE, following).alias(_PLACE)).sort(KEY, _PLACE)
         beyond = pl.col(_PLACE) - self._size
-        rolled = both.rolling(_PLACE, period=f"{self._size}i", group_by=KEY).agg(
-            *(pl.col(name).last() for name in self._by),
-            pl.col(AT).min().alias(START),
-            pl.col(AT).max().alias(END),
-            *self._windowing.merged(),
-            pl.col(_NOW).last(),
-        )
         full = pl.col(_NOW) & (beyond >= 0) & (beyond % self._every == 0)
-        windows = rolled.filter(full).with_columns((beyond // self._every + 1).alias(_PLACE))
+        ends = both.select(full.arg_true()).to_series().to_numpy()
+        windows = self._totals(both, ends, np.full(len(ends), self._size))
+        windows = windows.with_columns((beyond // self._every + 1).alias(_PLACE))
         last = pl.col(_PLACE).max().over(KEY)
         # One row at least, which tells the number that is next.
         reach = max(self._size - 1, 1)

@@ -132,6 +132,8 @@ class WindowsLogic(Logic):
         self._by = list(windowing.by)
         self._emission = emission
         self._gap = gap
+        #: How far behind its end a window is over: what comes at the end of a session is part of it.
+        self._behind = 0 if gap is None else 1
         self._changes = emission.how != "final" and not emission.increments
         panes = {PANE: pl.String(), NUMBER: pl.Int32()} if emission.how == "panes" else {}
         changes = {CHANGE_TYPE: pl.String()} if self._changes else {}
@@ -236,16 +238,17 @@ class WindowsLogic(Logic):
         """Return whether nothing may become part of a window any more."""
         if watermark is None or not self._windowing.bounds:
             return pl.lit(value=False)
-        return passed(end, watermark - self._emission.lateness)
+        return passed(end, watermark - self._emission.lateness - self._behind)
 
     def _due(self) -> pl.Expr:
         """Return when a window is to be looked at again."""
-        closes = pl.col(END) + pl.duration(microseconds=self._emission.lateness)
+        over = pl.col(END) + pl.duration(microseconds=self._behind)
+        closes = over + pl.duration(microseconds=self._emission.lateness)
         if self._emission.how != "panes":
             return closes.alias(_DUE)
         # A session that was over has become longer by a row: what is new waits for its end again.
-        over = pl.when(~pl.col(_FIRED) | (pl.col(_SINCE) > 0)).then(pl.col(END))
-        return pl.min_horizontal(over, closes, pl.col(_NEXT)).alias(_DUE)
+        new = pl.when(~pl.col(_FIRED) | (pl.col(_SINCE) > 0)).then(over)
+        return pl.min_horizontal(new, closes, pl.col(_NEXT)).alias(_DUE)
 
     # -- what comes out -----------------------------------------------------------------------
 
@@ -273,7 +276,7 @@ class WindowsLogic(Logic):
     ) -> tuple[list[pl.DataFrame], pl.DataFrame]:
         """Return the results that come now, and the windows as they are after that."""
         emission, new = self._emission, pl.col(_SINCE) > 0
-        over = passed(END, watermark)
+        over = passed(END, None if watermark is None else watermark - self._behind)
         if emission.every is not None:
             every = emission.every
             from_ = pl.max_horizontal(

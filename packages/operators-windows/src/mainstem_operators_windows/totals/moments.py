@@ -8,9 +8,10 @@ from mainstem_operators_windows.totals.accumulator import Accumulator, Asked
 
 
 class Moments(Accumulator):
-    """Variances: how many, their mean, and the sum of the squares of how far each is from it."""
+    """Variances: how many, their mean, and the sum of the squares of how far each is from it.
 
-    additive = True
+    What is taken back could leave more of it in the squares than the rest is, so they are not subtracted.
+    """
 
     @classmethod
     def inputs(cls, asked: Asked) -> list[str]:
