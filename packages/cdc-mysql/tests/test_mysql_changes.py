@@ -351,6 +351,18 @@ def test_each_single_byte_character_set(place):
         ("(SELECT f())", "written", []),
         ("# no\n-- no\nREPLACE a SELECT 1", "written", []),
         ("DROP DATABASE IF EXISTS x", "replaced", [("x", None)]),
+        ("SET STATEMENT lock_wait_timeout=5 FOR TRUNCATE TABLE t", "emptied", [("d", "t")]),
+        (
+            "SET STATEMENT a=1, b='FOR' FOR RENAME TABLE t TO u",
+            "replaced",
+            [("d", "t"), ("d", "u")],
+        ),
+        ("SET STATEMENT a=1 FOR UPDATE t SET v = 1", "written", []),
+        ("SET STATEMENT a=1 FOR SELECT 1", "written", []),
+        ("SET sql_mode = ''", None, None),
+        ("ANALYZE FORMAT=JSON DELETE FROM t", "written", []),
+        ("ANALYZE UPDATE t SET v = 1", "written", []),
+        ("ANALYZE TABLE t", None, None),
     ],
 )
 def test_what_statements_do_to_tables(text, kind, tables):

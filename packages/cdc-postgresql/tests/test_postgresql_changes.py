@@ -284,6 +284,35 @@ def test_what_is_confirmed_is_never_ahead_of_what_is_stored(place, monkeypatch, 
     assert [change[1] for change in changes(stored)] == list(range(12))
 
 
+def test_a_transaction_that_is_stored_but_for_its_end_is_not_confirmed(place, monkeypatch):
+    """A call ends with its last row, and the next transaction waits to be stored. Pass: the server has not confirmed
+    more than a restart goes on from, and a restart does."""
+    from mainstem_cdc_postgresql.log import WriteAheadLog
+
+    monkeypatch.setattr(WriteAheadLog, "most", 2)
+    make_orders(place)
+    given = place.options(tables=SHOP)
+    with Taking(given) as taking:
+        taking.load()
+        with place.connection.transaction():
+            place.sql("INSERT INTO orders VALUES (1), (2)")
+        place.sql("INSERT INTO orders VALUES (3)")
+        found, until = [], time.monotonic() + 10
+        while len(found) < 2 and time.monotonic() < until:
+            found += taken(taking.receiver, taking.receiver.take(0.02))
+        cursor = taking.receiver.cursor()
+        taking.receiver.stored_cursors = lambda: {0: cursor}
+        rest = []
+        while (len(rest) < 1 or time.monotonic() < until - 9) and time.monotonic() < until:
+            rest += taken(taking.receiver, taking.receiver.take(0.02))
+        place_of = json.loads(json.loads(cursor)["tables"])["log"][0]
+        assert taking.receiver._log.confirmed <= place_of
+    assert [change[1] for change in changes([*found, *rest])] == [1, 2, 3]
+    with Taking(given, cursor) as taking:
+        taking.until(lambda: bool(taking.stored))
+    assert changes(taking.stored)[0][1] == 3
+
+
 def test_truncate_ends_the_run_or_is_counted(place):
     """Pass: it is told with the table's name, or passed over and counted as asked."""
     make_orders(place)
@@ -419,6 +448,11 @@ def test_the_slot_goes_on_while_nothing_comes_of_the_tables(place):
             "CREATE TABLE orders (id BIGINT UNIQUE NOT NULL, name TEXT PRIMARY KEY, total NUMERIC)",
             SHOP,
             "the log does not tell id of deleted rows",
+        ),
+        (
+            "CREATE TABLE orders (id BIGINT PRIMARY KEY DEFERRABLE, name TEXT, total NUMERIC)",
+            SHOP,
+            "none that is DEFERRABLE",
         ),
     ],
 )

@@ -78,7 +78,8 @@ REFUSED = [
     ("TEXT", "'1_000'", "DOUBLE", "no number"),
     ("TEXT", "'yes'", "BOOLEAN", "no boolean"),
     ("TEXT", "'abc'", "BINARY", "no bytes in hex"),
-    ("INT[]", "ARRAY[ARRAY[1]]", "ARRAY<INT>", "no whole number"),
+    ("INT[]", "ARRAY[ARRAY[1]]", "ARRAY<INT>", "an array of arrays"),
+    ("TEXT[]", "ARRAY[ARRAY['a', 'b']]", "ARRAY<STRING>", "an array of arrays"),
     ("INT", "7", "ARRAY<INT>", "no array"),
 ]  # fmt: skip
 
@@ -106,7 +107,9 @@ def test_any_array_of_texts_is_read(values):
     assert reader("array<string>")(written) == values
 
 
-@pytest.mark.parametrize("text", ["", "{", "1", "{1", "{1}}", '{"a}', "[1={1}", "{1}x"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "1", "{1", "{1}}", '{"a}', "[1={1}", "{1}x", "{{a,b},{c,d}}"]
+)
 def test_what_is_no_array_is_refused(text):
     """Pass: an error that is caught, and no loop."""
     with pytest.raises((Misfit, IndexError, ValueError)):

@@ -512,3 +512,13 @@ def test_the_command_tells_of_a_table_that_does_not_fit(place_in, pipeline):
     assert "no column id" in ended.stderr
     assert "add_columns: true" in ended.stderr
     assert place.ask("SELECT COUNT(*) FROM {t}") == [(0,)]
+
+
+@pytest.mark.parametrize("there", ["DOUBLE(10,2)", "FLOAT(7,4)"])
+def test_a_column_of_mysql_that_rounds_is_refused(there, place_in):
+    """Pass: for both types of Spark's; one without digits takes them."""
+    place = place_in("mariadb")
+    place.ask(f"CREATE TABLE {{t}} (id BIGINT, a {there})")
+    for kind in ("FLOAT", "DOUBLE"):
+        with pytest.raises(OptionError, match=r"column a is .*, which can't hold"):
+            place.write([], f"id BIGINT, a {kind}")

@@ -49,6 +49,13 @@ def read(text: str, database: str) -> Statement | None:
     """
     words = _Words(text, database)
     first = words.next_word()
+    if first == "SET" and words.skip("STATEMENT"):  # MariaDB's settings for one statement
+        words.find("FOR")
+        first = words.next_word()
+    elif first == "ANALYZE" and words.peek() not in ("TABLE", "LOCAL", "NO_WRITE_TO_BINLOG"):
+        if words.skip("FORMAT"):
+            words.next(), words.next()
+        first = words.next_word()  # which MariaDB runs, too
     if first in _WRITES:
         return Statement("written", [])
     if first == "TRUNCATE":

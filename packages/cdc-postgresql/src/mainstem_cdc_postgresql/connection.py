@@ -26,6 +26,8 @@ _PRINTED = {
     "timezone": "UTC",
     "bytea_output": "hex",
     "extra_float_digits": "3",
+    # Or a backslash in a key would change what it is compared with.
+    "standard_conforming_strings": "on",
     # A policy that hides rows from us is an error: the log does not hide them.
     "row_security": "off",
 }

@@ -228,7 +228,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
 
     def keep(self, position: Position) -> None:
         place = position[0]
-        while self._ends and self._ends[0][0] <= position:
+        # A transaction is over behind its end alone: with its last row a restart goes on within it.
+        while self._ends and self._ends[0][0] < position:
             place = self._ends.popleft()[1]
         # Never beyond what a restart would go on from.
         self.confirmed = max(self.confirmed, min(place, self.reached[0]))

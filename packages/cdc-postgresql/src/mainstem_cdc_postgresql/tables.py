@@ -94,16 +94,16 @@ class PostgreSQLTable(Table):
             "SELECT i.indisprimary, i.indisreplident, string_agg(a.attname, chr(1) ORDER BY k.place), "
             "bool_and(a.attnotnull) FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY "
             "AS k(number, place) JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number "
-            f"WHERE i.indrelid = {oid} AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND "
-            "i.indexprs IS NULL AND k.place <= i.indnkeyatts GROUP BY i.indexrelid, i.indisprimary, "
-            "i.indisreplident"
+            f"WHERE i.indrelid = {oid} AND i.indisunique AND i.indisvalid AND i.indimmediate AND "
+            "i.indpred IS NULL AND i.indexprs IS NULL AND k.place <= i.indnkeyatts GROUP BY i.indexrelid, "
+            "i.indisprimary, i.indisreplident"
         )
         unique = [str(names).split("\1") for _, _, names, filled in indexes if filled == "t"]
         same = [names for names in unique if set(names) == set(self.key)]
         if not same:
             raise PermanentError(
                 f"{self.sql} has no primary key, and no unique index of columns that are never null, of "
-                f"{', '.join(self.key)}"
+                f"{', '.join(self.key)} (none that is DEFERRABLE: its rows may swap keys)"
             )
         self._ordered = same[0]
         marks = {"d": 0, "i": 1}

@@ -23,8 +23,9 @@ def reader(kind: str) -> Reader:
         KeyError: there is none; see `has_reader`.
     """
     if kind.startswith("array<"):
-        inner = reader(parts_of(kind)[0].type or "")
-        return lambda text: _array(text, inner)
+        kind = parts_of(kind)[0].type or ""
+        inner, nested = reader(kind), kind.startswith("array<")
+        return lambda text: _array(text, inner, nested=nested)
     return _READERS[kind.partition("(")[0]]
 
 
@@ -49,17 +50,17 @@ _READERS: Mapping[str, Reader] = {**READERS, "boolean": _boolean, "binary": _byt
 # -- arrays: {1,NULL,"a \"b\""}, nested, perhaps with bounds before ([0:1]={1,2}) -----------------
 
 
-def _array(text: str, inner: Reader) -> list[Any]:
+def _array(text: str, inner: Reader, *, nested: bool) -> list[Any]:
     start = text.find("{")
     if start < 0 or (start and not (text.startswith("[") and text[:start].endswith("]="))):
         raise Misfit("no array")
-    found, end = _elements(text, start, inner)
+    found, end = _elements(text, start, inner, nested=nested)
     if end != len(text):
         raise Misfit("no array")
     return found
 
 
-def _elements(text: str, at: int, inner: Reader) -> tuple[list[Any], int]:
+def _elements(text: str, at: int, inner: Reader, *, nested: bool) -> tuple[list[Any], int]:
     """Return the elements of the array that begins at a place, and where it ends.
 
     Elements of elements have `inner` bound to the array's text: see `reader`.
@@ -70,6 +71,8 @@ def _elements(text: str, at: int, inner: Reader) -> tuple[list[Any], int]:
         if text[at] == ",":
             at += 1
         elif text[at] == "{":
+            if not nested:  # PostgreSQL binds no column to a number of dimensions
+                raise Misfit("an array of arrays")
             end = _closing(text, at)
             found.append(inner(text[at:end]))
             at = end

@@ -86,6 +86,8 @@ def misfit(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
     if kind in _INTEGERS:
         return not _holds_integers(there, _INTEGERS[kind])
     if kind in ("float", "double"):
+        if dialect.name == "mysql" and getattr(there, "scale", None) is not None:
+            return True  # FLOAT(M,D) rounds
         wide = isinstance(there, sa.Double | postgresql.DOUBLE_PRECISION | mysql.DOUBLE)
         return not (wide or (kind == "float" and isinstance(there, sa.Float)))
     if decimal:
