@@ -95,8 +95,8 @@ class PostgreSQLTable(Table):
             "bool_and(a.attnotnull) FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY "
             "AS k(number, place) JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number "
             f"WHERE i.indrelid = {oid} AND i.indisunique AND i.indisvalid AND i.indimmediate AND "
-            "i.indpred IS NULL AND i.indexprs IS NULL AND k.place <= i.indnkeyatts GROUP BY i.indexrelid, "
-            "i.indisprimary, i.indisreplident"
+            "i.indpred IS NULL AND i.indexprs IS NULL AND k.place <= i.indnkeyatts "
+            "GROUP BY i.indexrelid, i.indisprimary, i.indisreplident"
         )
         unique = [str(names).split("\1") for _, _, names, filled in indexes if filled == "t"]
         same = [names for names in unique if set(names) == set(self.key)]
