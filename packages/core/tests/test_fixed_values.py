@@ -165,3 +165,17 @@ def test_wrong_options_are_told(given_, told):
                 "sinks": {"out": {"use": "console", "from": "row"}},
             }
         )
+
+
+def test_whole_numbers_without_a_sign_are_decimals():
+    """Pass: of 64 bits, as far as the column holds them; where places are cut, if they are zeros."""
+    numbers = [2**63, 2**64 - 1, 10**19, 7, 0]
+    values = [struct.pack(">Q", number) for number in numbers]
+    place = Place("uint", 0, 8, True)
+    assert read("n DECIMAL(20,0)", [place], values) == [(Decimal(n),) for n in numbers]
+    found = read("n DECIMAL(19,0)", [place], values)
+    assert found == [(Decimal(n),) if n < 10**19 else "n is no DECIMAL(19,0)" for n in numbers]
+    scaled = Place("uint", 0, 8, True, scale=1)
+    assert read("n DECIMAL(20,0)", [scaled], values) == [
+        (Decimal(n // 10),) if n % 10 == 0 else "n is no DECIMAL(20,0)" for n in numbers
+    ]

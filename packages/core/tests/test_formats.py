@@ -26,6 +26,7 @@ from mainstem.formats import scalars
 from mainstem.formats.compression import NotCompressed, compress, decompress
 from mainstem.formats.csv_values import CsvValues, records
 from mainstem.formats.json_values import AnyJson, JsonValues
+from mainstem.formats.logfmt_values import LogfmtValues
 from mainstem.formats.rules import Rules
 from mainstem.registry import Registry
 from pydantic import ValidationError
@@ -483,3 +484,80 @@ def test_compressed_values_are_whole_and_single_or_refused(codec):
             decompress(made + made, codec, 10**7)
     with pytest.raises(NotCompressed, match="not"):
         decompress(b"no such thing at all", codec, 10**7)
+
+
+def test_a_text_is_no_time_in_a_unit_unless_the_document_says_so():
+    """Pass: digits in quotes are a time with `text_numbers` alone; other texts are read as ever."""
+    unit, at = Rules(unit="ms"), datetime(2024, 3, 31, 1, 30, tzinfo=UTC)
+    text = '{"v":"1711848600000"}'
+    assert read_json("timestamp", text, rules=unit)[0][1] == "v is no TIMESTAMP"
+    assert read_json("timestamp", text, rules=unit, text_numbers=True) == [(at, None)]
+    assert read_json("timestamp", '{"v":"2024-03-31T01:30:00Z"}', rules=unit) == [(at, None)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("map<timestamp,string>", "2024-01-01T00:00:00Z", "yesterday"),
+        ("map<decimal(10,2),string>", "1.50", "x"),
+        ("map<boolean,string>", "true", "maybe"),
+        ("map<date,string>", "2024-01-01", "x"),
+        ("map<double,string>", "1.5", "x"),
+    ],
+)
+def test_a_key_that_is_none_hurts_no_other_row(kind, good, bad):
+    """Pass: its row is refused, alone and beside others."""
+    rows = [f'{{"v":{{"{key}":"x"}}}}' for key in (bad, good, bad)] + ['{"v":null}']
+    found = read_json(kind, *rows)
+    assert [reason is None for _, reason in found] == [False, True, False, True]
+    assert read_json(kind, rows[0])[0][1] is not None
+
+
+def test_keys_that_are_one_are_refused():
+    """Pass: of numbers, instants and truths that are written in two ways, and of no others."""
+    for kind, one, other in (
+        ("map<int,string>", "1", "01"),
+        ("map<boolean,string>", "true", "TRUE"),
+        ("map<timestamp,string>", "2024-01-01T00:00:00Z", "2024-01-01T01:00:00+01:00"),
+    ):
+        both = f'{{"v":{{"{one}":"x","{other}":"y"}}}}'
+        found = read_json(kind, both, f'{{"v":{{"{one}":"x"}}}}', '{"v":{"x":"x"}}')
+        assert found[0][1] == f"v is no {kind.upper()}"
+        assert found[1][1] is None
+        assert found[2][1] is not None
+
+
+@pytest.mark.timeout(30)
+def test_quotes_that_are_not_closed_cost_no_more_than_their_bytes():
+    """Pass: half a megabyte of them is refused while one waits."""
+    text = b"[]" * 501 + b'"' + b'\\"' * 250_000
+    assert AnyJson().read(pa.array([text]))[1] != [None]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "text", "separator"),
+    [
+        ("a string, b string", b"\t", "\t"),
+        ("a string", b"   ", ","),
+        ("a string, b string", b"a,b\n\n", ","),
+        ("a string, b string", b"a,b\r\r\n", ","),
+        ("a string, b string", b'"a",b\n\n', ","),
+    ],
+)
+def test_a_record_of_csv_is_read_alike_whatever_is_beside_it(ddl, text, separator):
+    """Pass: alone, and beside records that are read in another way or not at all."""
+    alone = read_csv(ddl, text, separator=separator)[0]
+    for beside in (b'""', b"", b"caf\xe9", b"x"):
+        assert read_csv(ddl, text, beside, separator=separator)[0] == alone
+
+
+def test_any_blank_of_unicode_can_be_in_a_value_of_logfmt():
+    """Pass: a no-break space ends nothing."""
+    arrays, reasons = LogfmtValues(read_columns("msg string, n int")).read(
+        pa.array(["msg=a\u00a0b\u3000c n=1".encode()])
+    )
+    assert (arrays[0].to_pylist(), arrays[1].to_pylist(), reasons) == (
+        ["a\u00a0b\u3000c"],
+        [1],
+        [None],
+    )

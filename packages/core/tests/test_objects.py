@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from mainstem.columns import arrow_type, read_columns
+from mainstem.columns import arrow_type, check_maps, read_columns
+from mainstem.errors import OptionError
 from mainstem.objects import Misfit, ObjectColumns, ObjectRows, micros_of
 
 
@@ -153,3 +154,18 @@ def test_rows_become_objects():
         },
         {},
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("MAP<STRUCT<a: INT>,INT>", "keys of type STRUCT<A:INT>"),
+        ("ARRAY<MAP<ARRAY<INT>,INT>>", "keys of type ARRAY<INT>"),
+        ("STRUCT<v: VARIANT>", "values of type VARIANT"),
+    ],
+)
+def test_what_a_format_of_maps_can_not_write_is_told(kind, told):
+    """Pass: with the column; keys of any type without parts can be written."""
+    check_maps(read_columns("x MAP<TIMESTAMP,ARRAY<STRUCT<a: INT>>>, y INT"), "cbor")
+    with pytest.raises(OptionError, match=f"cbor has no {told}, as column x"):
+        check_maps(read_columns(f"x {kind}"), "cbor")

@@ -46,6 +46,10 @@ def plain(value):
             {"facility": 20, "severity": 5, "app": "evntslog", "message_id": "ID47",
              "data": {"a@1": {"iut": "3", "e": 'x"y]z'}, "b@2": {"c": "d"}}, "message": "body"},
         ),
+        (
+            '<0>1 - - - - - [origin ip="192.0.2.1" ip="192.0.2.129"]',
+            {"facility": 0, "severity": 0, "data": {"origin": {"ip": "192.0.2.1, 192.0.2.129"}}},
+        ),
         ('<0>1 - - - - - [x@1]', {"facility": 0, "severity": 0, "data": {"x@1": {}}}),
         ("<191>1 - - - - - -\n", {"facility": 23, "severity": 7}),
         ("<13>no head at all", {"facility": 1, "severity": 5, "message": "no head at all"}),

@@ -295,6 +295,20 @@ def test_a_few_bytes_cannot_ask_for_much(item):
     assert read(record(("a", "string")), endless)[1] == ["the value is cut"]
 
 
+@pytest.mark.parametrize("part", ["null", {"type": "fixed", "size": 0, "name": "f"}], ids=str)
+def test_items_of_parts_without_bytes_are_refused(part):
+    """Pass: in a writer's schema a record of nothing but such is no item, whatever the reader adds to it."""
+    old = record(("xs", {"type": "array", "items": record(("n", part), name="e")}))
+    more = {"name": "q", "type": "int", "default": 1}
+    item = {"type": "record", "name": "e", "fields": [more]}
+    for new in (
+        record(("xs", {"type": "array", "items": item})),
+        record(("ys", ["null", "int"])) | {"fields": [more]},
+    ):
+        with pytest.raises(ValueError, match="items that take no bytes"):
+            read(new, b"", others=[old], framing="single_object")
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "told"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
 import cbor2
@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 from mainstem.builtin.decode import Decode
 from mainstem.builtin.decoding import opened
+from mainstem.columns import read_columns
 from mainstem.registry import Registry
+from mainstem_formats_cbor.values import writer
 from mainstem_testkit import MapFormatSuite
 
 AT = datetime(2024, 2, 29, 1, 2, 3, 456789, UTC)
@@ -133,3 +135,64 @@ def test_texts_of_times_that_are_too_fine_are_refused():
     ]
     assert rows[1]["a"] == datetime(2024, 1, 1, 0, 0, 0, 123456, UTC)
     assert reasons[3] == "a is no TIMESTAMP"
+
+
+def test_texts_of_times_are_looked_at_wherever_they_stand():
+    """Pass: with any head of tag and text, and in parts; what is inside bytes is bytes."""
+    text = b"2024-01-01T00:00:00.1234567Z"
+    heads = [b"\xc0\x79\x00" + bytes([len(text)]), b"\xd8\x00\x78" + bytes([len(text)])]
+    values = [b"\xa1\x61a" + head + text for head in heads]
+    values += [
+        b"\xa1\x61a\xc0\x7f\x6a" + text[:10] + bytes([0x60 + len(text) - 10]) + text[10:] + b"\xff"
+    ]
+    assert read(values, "a TIMESTAMP")[1] == ["a time is finer than microseconds"] * 3
+    inside = b"\xc0\x78" + bytes([len(text)]) + text
+    assert read([cbor2.dumps({"a": inside})], "a BINARY") == ([{"a": inside}], [None])
+
+
+def test_numbers_by_exponents_are_exact_or_refused():
+    """Pass: tags 4 and 5 with more digits than the library rounds to; one that no digits end."""
+    whole = 12345678901234567890123456789012345
+    values = [
+        cbor2.dumps({"a": cbor2.CBORTag(tag, [exponent, whole])})
+        for tag, exponent in ((5, -1), (4, -2), (5, -9000))
+    ]
+    rows, reasons = read(values, "a DECIMAL(38,2)")
+    assert [row["a"] for row in rows] == [
+        Decimal("6172839450617283945061728394506172.50"),
+        Decimal("123456789012345678901234567890123.45"),
+        None,
+    ]
+    assert [reason is None for reason in reasons] == [True, True, False]
+
+
+def test_times_at_the_ends_of_the_calendar_are_told():
+    """Pass: in a zone in which they are beyond its years, and a number too large for a time."""
+    ends = [
+        datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-5))),
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))),
+    ]
+    values = [cbor2.dumps({"at": at}) for at in (*ends, AT)]
+    rows, reasons = read(values, "at TIMESTAMP")
+    assert [reason is None for reason in reasons] == [False, False, True]
+    assert rows[2]["at"] == AT
+    assert None not in read(values[:2], "b INT", unknown="rest")[1]
+    huge = cbor2.dumps({"at": 10**309})
+    assert read([huge], "at TIMESTAMP", times={"unit": "ms"})[1] == ["at is no TIMESTAMP"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrow", "key"),
+    [
+        ("TIMESTAMP", pa.timestamp("us", "UTC"), AT),
+        ("TIMESTAMP_NTZ", pa.timestamp("us"), "2024-02-29T01:02:03.456789"),
+        ("DATE", pa.date32(), "2024-02-29"),
+    ],
+)
+def test_keys_of_maps_may_be_times(kind, arrow, key):
+    """Pass: as values of these types are written."""
+    given = {"TIMESTAMP": AT, "TIMESTAMP_NTZ": AT.replace(tzinfo=None), "DATE": AT.date()}[kind]
+    maps = pa.array([[(given, 1)]], pa.map_(arrow, pa.int32()))
+    values, reasons = writer(read_columns(f"m MAP<{kind},INT>"))(maps)
+    assert reasons == [None]
+    assert cbor2.loads(values[0].as_py()) == {"m": {key: 1}}

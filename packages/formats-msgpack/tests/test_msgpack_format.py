@@ -10,8 +10,12 @@ import pyarrow as pa
 import pytest
 from mainstem.builtin.decode import Decode
 from mainstem.builtin.decoding import opened
+from mainstem.columns import read_columns
 from mainstem.registry import Registry
+from mainstem_formats_msgpack.values import writer
 from mainstem_testkit import MapFormatSuite
+
+AT = datetime(2024, 2, 29, 1, 2, 3, 456789, UTC)
 
 
 def packed(value):
@@ -91,3 +95,38 @@ def test_bytes_that_are_no_value_are_refused(value, told):
     """Pass: with the reason."""
     _, (reason,) = read([value], "a INT")
     assert told in reason or (told == "deep" and reason == "not MessagePack")
+
+
+def test_what_only_an_application_knows_is_no_value():
+    """Pass: an extension is refused as a column and as an unknown field."""
+    value = packed({"x": msgpack.ExtType(5, b"hi")})
+    assert read([value], "x ARRAY<STRING>")[1] == ["x is no ARRAY<STRING>"]
+    assert read([value], "b INT", unknown="rest")[1][0] is not None
+    assert read([value], "b INT")[1] == [None]
+
+
+def test_whole_numbers_are_floats_where_they_are_exact():
+    """Pass: of FLOAT 24 bits, of DOUBLE 53."""
+    values = [packed({"f": number}) for number in (2**24, 2**24 + 1, 2**53, 2**53 + 1)]
+    for kind, wanted in (
+        ("FLOAT", [True, False, True, False]),
+        ("DOUBLE", [True, True, True, False]),
+    ):
+        assert [reason is None for reason in read(values, f"f {kind}")[1]] == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrow", "key"),
+    [
+        ("TIMESTAMP", pa.timestamp("us", "UTC"), msgpack.Timestamp(1_709_168_523, 456_789_000)),
+        ("TIMESTAMP_NTZ", pa.timestamp("us"), "2024-02-29T01:02:03.456789"),
+        ("DATE", pa.date32(), "2024-02-29"),
+    ],
+)
+def test_keys_of_maps_may_be_times(kind, arrow, key):
+    """Pass: as values of these types are written."""
+    given = {"TIMESTAMP": AT, "TIMESTAMP_NTZ": AT.replace(tzinfo=None), "DATE": AT.date()}[kind]
+    maps = pa.array([[(given, 1)]], pa.map_(arrow, pa.int32()))
+    values, reasons = writer(read_columns(f"m MAP<{kind},INT>"))(maps)
+    assert reasons == [None]
+    assert msgpack.unpackb(values[0].as_py(), strict_map_key=False) == {"m": {key: 1}}

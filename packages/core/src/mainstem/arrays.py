@@ -95,7 +95,7 @@ def _numbers(kind: Any) -> Any:
     if pa.types.is_date(kind):
         return pa.int32()
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _numbers(kind.item_type))
+        return pa.map_(_numbers(kind.key_type), _numbers(kind.item_type))
     if pa.types.is_list(kind):
         return pa.list_(_numbers(kind.value_type))
     if pa.types.is_struct(kind):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.contracts.columns import LOG_ORDER as LOG_ORDER
 from mainstem.contracts.columns import check_fields as check_fields
+from mainstem.contracts.columns import check_maps as check_maps
 from mainstem.contracts.columns import check_names as check_names
 from mainstem.contracts.columns import check_order as check_order
 from mainstem.contracts.columns import check_types as check_types

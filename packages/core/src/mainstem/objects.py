@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -36,7 +37,8 @@ def micros_of(value: Any) -> int | None:
     """Return the microseconds since 1970 of a `datetime` with a zone, None for anything else."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
-    since = value.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    # In UTC it may be beyond what Python's own times are.
+    since = value.replace(tzinfo=None) - _START - (value.utcoffset() or timedelta())
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
@@ -181,7 +183,10 @@ def _integer(limit: int, no: str) -> _Takes:
 def _floating(single: bool, no: str) -> _Takes:
     def take(value: Any) -> float:
         if type(value) is int:
-            if abs(value) > 2**1000 or int(float(value)) != value:
+            if (
+                abs(value) > (2**127 if single else 2**1000)
+                or int(_nearest(value, single=single)) != value
+            ):
                 raise Misfit(no)
         elif type(value) is not float:
             raise Misfit(no)
@@ -189,6 +194,12 @@ def _floating(single: bool, no: str) -> _Takes:
         return made if not math.isfinite(made) else scalars.finite(made, no, single=single)
 
     return take
+
+
+def _nearest(value: int, *, single: bool) -> float:
+    """Return the nearest number of a column."""
+    found: float = struct.unpack("<f", struct.pack("<f", value))[0] if single else float(value)
+    return found
 
 
 def _decimal(precision: int, scale: int, no: str) -> _Takes:
@@ -225,7 +236,8 @@ def _time(word: str, unit: str | None, instant: Instant, no: str) -> _Takes:
     def take(value: Any) -> int:
         if isinstance(value, str):
             return scalars.micros(value, no, local=local)
-        if type(value) in (int, float) and unit is not None and math.isfinite(value):
+        known = math.isfinite(value) if type(value) is float else type(value) is int
+        if known and unit is not None and abs(value) < 10**38:
             return scalars.micros_of_number(repr(value), unit, no)
         micros = None if local else instant(value)
         if micros is None:

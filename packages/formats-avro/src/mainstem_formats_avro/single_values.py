@@ -22,6 +22,7 @@ from mainstem_formats_avro.schemas import (
 #: The days, since 1970, and microseconds that columns can hold.
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 FIRST, LAST = FIRST_DAY * 86_400_000_000, (LAST_DAY + 1) * 86_400_000_000 - 1
+_NO_BYTES = "an array of items that take no bytes"
 _FAR = "a time is beyond the years 1 to 9999"
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
@@ -139,6 +140,8 @@ def _plain(writer: Node, reader: Node) -> Read:
     if word.endswith("-decimal"):
         return _decimal(bytes_of if word == "bytes-decimal" else _fixed(writer.size), writer)
     if word == "array":
+        if _is_nothing(writer.parts[0]):
+            raise ValueError(_NO_BYTES)
         return _blocks(_reader(writer.parts[0], reader.parts[0]))
     if word == "map":
         return _map(_blocks(_pair(_reader(writer.parts[0], reader.parts[0]))))
@@ -221,8 +224,19 @@ def _something(each: Read) -> Read:
         ValueError: they take none.
     """
     if each is _null:
-        raise ValueError("an array of items that take no bytes")
+        raise ValueError(_NO_BYTES)
     return each
+
+
+def _is_nothing(node: Node) -> bool:
+    """Whether values of a writer's type take no bytes."""
+    if node.nullable:
+        return False
+    if node.word == "other":
+        return skipping(*node.raw) is _null
+    if node.word == "record":
+        return all(map(_is_nothing, node.parts))
+    return node.word == "fixed" and not node.size
 
 
 def _skipped_fixed(size: Any) -> Read:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mainstem import ArrowEncoder, Format, MapDecoder, OptionError, ValueWriter
-from mainstem.columns import Column
+from mainstem import ArrowEncoder, Format, MapDecoder, ValueWriter
+from mainstem.columns import Column, check_maps
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,7 @@ class CborEncoder(ArrowEncoder):
     """A map of the columns; what is null is left out."""
 
     def check(self, columns: Sequence[Column]) -> None:
-        for column in columns:
-            if "variant" in (column.type or ""):
-                message = f"cbor has no values of type VARIANT, as column {column.name}"
-                raise OptionError(message, option="format")
+        check_maps(columns, "cbor")
 
     def writer(self, columns: Sequence[Column]) -> ValueWriter:
         return CborWriter(tuple(columns))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Context, Inexact, InvalidOperation, Overflow, localcontext
 from io import BytesIO
 from typing import Any
 
@@ -16,13 +17,17 @@ from mainstem.objects import Misfit, ObjectColumns, ObjectRows
 _SHARED = re.compile(
     rb"\xd8[\x19\x1c\x1d]|\xd9(?:\x00[\x19\x1c\x1d]|\x01\x00)|\xda\x00\x00|\xdb\x00\x00", re.DOTALL
 )
-#: A text of tag 0 with more digits than microseconds have.
-_FINER = re.compile(
-    rb"\xc0(?:[\x60-\x77]|\x78.)\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d\.\d{6}0*[1-9]", re.DOTALL
-)
+#: What tag 0 before a text looks like, and such a text with more digits than microseconds have.
+_DATED = re.compile(rb"(?:\xc0|\xd8\0|\xd9\0{2}|\xda\0{4}|\xdb\0{8})[\x60-\x7f]")
+_FINER = re.compile(rb"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d\.\d{6}0*[1-9]")
+#: What the heads of tags 4 and 5, of numbers by digits and exponent, look like.
+_EXACT = re.compile(rb"[\xc4\xc5]|\xd8[\x04\x05]|\xd9\0[\x04\x05]|\xda\0{3}|\xdb\0{7}")
+#: So many digits of them are computed with, and none is rounded.
+_DIGITS = Context(prec=1500, traps=[Inexact, InvalidOperation, Overflow])
 #: How large a value with such parts may be, in bytes: so many times what it is written in, within limits;
 #: and what each part takes at least.
 _TIMES, _SMALL, _LARGEST, _EACH = 100, 64 * 2**10, 16 * 2**20, 8
+_BYTES, _TEXT, _TAG, _BREAK = 2, 3, 6, 0xFF
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -38,20 +43,52 @@ def writer(columns: Sequence[Column]) -> Callable[..., Any]:
 
 
 def _object(value: bytes) -> Any:
-    if _FINER.search(value):  # which the library cuts
-        raise Misfit("a time is finer than microseconds")
     stream = BytesIO(value)
     try:
-        made = cbor2.load(stream)
+        if _EXACT.search(value):
+            with localcontext(_DIGITS):
+                made = cbor2.load(stream)
+        else:
+            made = cbor2.load(stream)
     except RecursionError:
         raise
     except Exception:  # of many kinds, as of tags whose values are none
         raise Misfit("not CBOR, or a value that is none") from None
     if stream.tell() < len(value):
         raise Misfit("more bytes after the value")
+    if _DATED.search(value) and any(map(_FINER.match, _dated(value))):  # which the library cuts
+        raise Misfit("a time is finer than microseconds")
     if _SHARED.search(value):
         _check_size(made, max(_SMALL, min(_LARGEST, _TIMES * len(value))))
     return made
+
+
+def _dated(value: bytes) -> Iterator[bytes]:
+    """Yield the texts of tag 0 of a value that was read: all its parts stand one behind the other."""
+    at, tagged = 0, False
+    while at < len(value):
+        major, number, at = _head(value, at)
+        text = b""
+        if major in (_BYTES, _TEXT) and number is not None:
+            text, at = value[at : at + number], at + number
+        elif major == _TEXT:
+            while value[at] != _BREAK:
+                _, size, at = _head(value, at)
+                text, at = text + value[at : at + (size or 0)], at + (size or 0)
+        if tagged and major == _TEXT:
+            yield text
+        tagged = major == _TAG and number == 0
+
+
+def _head(value: bytes, at: int) -> tuple[int, int | None, int]:
+    """Return the kind of a part, its number, None where it has none, and what is behind its head."""
+    major, info, at = value[at] >> 5, value[at] & 31, at + 1
+    if info < 24:
+        return major, info, at
+    if info == 31:
+        return major, None, at
+    end = at + (1 << info - 24)
+    return major, int.from_bytes(value[at:end], "big"), end
 
 
 def _check_size(made: Any, most: int) -> None:

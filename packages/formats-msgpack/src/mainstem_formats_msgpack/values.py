@@ -21,9 +21,18 @@ def writer(columns: Sequence[Column]) -> Callable[..., Any]:
     return ObjectRows(columns, msgpack.packb, _instant).write
 
 
+class _Extension:
+    """A value of a type that only its application knows: nothing that a column can be."""
+
+    def __init__(self, code: int, data: bytes) -> None:
+        pass
+
+
 def _object(value: bytes) -> Any:
     try:
-        return msgpack.unpackb(value, strict_map_key=False, object_pairs_hook=_pairs)
+        return msgpack.unpackb(
+            value, strict_map_key=False, object_pairs_hook=_pairs, ext_hook=_Extension
+        )
     except Misfit:
         raise
     except UnicodeDecodeError:

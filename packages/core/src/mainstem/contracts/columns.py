@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from mainstem.contracts.ddl import Column, literal, quoted
+from mainstem.contracts.ddl import Column, literal, parts_of, quoted
 from mainstem.errors import OptionError, nearest
 
 #: The columns whose order is that of the log which messages come from.
@@ -112,6 +112,25 @@ def check_fields(given: Iterable[Column], fields: Iterable[Column], option: str)
         if column.type is not None and column.type != field.type:
             told = f"column {column.name} is {column.type}, the field {field.type}"
             raise OptionError(told, option=option, hint="Cast it before.")
+
+
+def check_maps(columns: Iterable[Column], format_: str) -> None:
+    """Look whether columns can be written in a format of maps by name.
+
+    Raises:
+        OptionError: one can't: a VARIANT, and a MAP whose keys are made of parts.
+    """
+
+    def check(column: str, kind: str, *, key: bool = False) -> None:
+        word = kind.partition("<")[0].strip()
+        if word == "variant" or (key and word in ("array", "map", "struct")):
+            what = f"keys of type {kind.upper()}" if key else "values of type VARIANT"
+            raise OptionError(f"{format_} has no {what}, as column {column}", option="format")
+        for part in parts_of(kind):
+            check(column, part.type or "", key=word == "map" and part.name == "key")
+
+    for column in columns:
+        check(column.name, column.type or "")
 
 
 def check_order(

@@ -91,8 +91,9 @@ class CsvValues:
             except UnicodeDecodeError:
                 reasons[index] = not_encoded(self._encoding)
                 continue
-            if text.strip():
-                made[-1] = text[: -len(ending[0])] if (ending := _ENDING.search(text)) else text
+            text = text[: -len(ending[0])] if (ending := _ENDING.search(text)) else text
+            if text:
+                made[-1] = text
             else:
                 reasons[index] = EMPTY
         return pa.array(made, pa.string())
@@ -127,10 +128,10 @@ class CsvValues:
     def _quick(self, texts: list[str | None]) -> list[list[str | None]] | None:
         """Return the values of records by Python's own reader; None where one is not for it.
 
-        It does not tell an empty text from null, and takes a quote that is not closed for one that the
-        next record closes.
+        It does not tell an empty text from null, takes a quote that is not closed for one that the next
+        record closes, and a second line's end for none.
         """
-        if any(text is None or '""' in text for text in texts):
+        if any(text is None or '""' in text or text[-1:] in "\r\n" for text in texts):
             return None
         try:
             found = list(csv.reader(texts, delimiter=self._separator, strict=True))  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ connectors (change events; data type mappings) and by Kafka Connect's (logical t
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,7 +24,7 @@ from mainstem.formats.arrow import Array, pa
 from mainstem.formats.json_kinds import Kind, kind_of
 from mainstem.formats.json_values import NOT_JSON, TOO_DEEP, AnyJson, as_object
 from mainstem.formats.row_changes import UNAVAILABLE, RowChanges
-from mainstem.formats.row_envelopes import PLACEHOLDER
+from mainstem.formats.row_envelopes import PLACEHOLDER, PLACEHOLDERS
 from mainstem.formats.rules import Rules
 from mainstem.formats.scalars import Misfit
 from mainstem.formats.words import decimal_of, word_of
@@ -38,6 +39,9 @@ _TIMES = {
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _SCALED = "io.debezium.data.VariableScaleDecimal"
 _SCHEMAS = 1000
+_SCALE = re.compile(r"-?[0-9]{1,4}")
+#: How many bytes a number may have: no column holds the digits of so many.
+_LONGEST = 1000
 
 _text = msgspec.json.Decoder(str)
 
@@ -212,7 +216,7 @@ def _written(fields: Iterable[_Field] | None) -> dict[str, _Written]:
         made[each.field] = _Written(
             each.type if isinstance(each.type, str) else "",
             each.name or "",
-            int(scale) if scale.lstrip("-").isdigit() else None,
+            int(scale) if _SCALE.fullmatch(scale) else None,
         )
     return made
 
@@ -226,6 +230,9 @@ class _Value:
         self._no = f"is no {self._type.upper()}"
         self._unit = unit
         self._plain_decimals = plain_decimals
+        bare = [base64.b64encode(PLACEHOLDER.encode()).decode()] if self._word == "binary" else []
+        held = self._word in ("string", "binary", "array", "map")
+        self._unavailable = {msgspec.json.encode(each) for each in (*PLACEHOLDERS, *bare) if held}
         self._kind: Kind = kind_of(self._type, Rules(unit=unit))
         readers: dict[str, Callable[[bytes, _Written], Any]] = {
             "date": self._date,
@@ -244,7 +251,7 @@ class _Value:
         """
         if raw == b"null":
             return None
-        if self._word in ("string", "binary") and raw == b'"' + PLACEHOLDER.encode() + b'"':
+        if raw in self._unavailable:
             return UNAVAILABLE
         return self._read(raw, written)
 
@@ -309,11 +316,10 @@ class _Value:
     def _unscaled(self, raw: bytes, scale: int) -> Decimal:
         if not raw.startswith(b'"'):
             raise Misfit(self._no)
-        number = int.from_bytes(
-            scalars.base64_bytes(_text.decode(raw), self._no), "big", signed=True
-        )
-        if abs(scale) > 1000:
+        held = scalars.base64_bytes(_text.decode(raw), self._no)
+        if abs(scale) > 1000 or len(held) > _LONGEST:
             raise Misfit(self._no)
+        number = int.from_bytes(held, "big", signed=True)
         return Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))
 
     def _variant(self, raw: bytes, written: _Written) -> str:

@@ -160,15 +160,24 @@ def _decimals(
 ) -> tuple[Array, list[int]]:
     precision, scale = decimal_of(kind)
     limit = 10 ** (precision - scale + place.scale)
-    bad = wide.copy() if limit > 2**63 else wide | (numbers >= limit) | (numbers <= -limit)
-    if place.scale > scale:  # what a column would cut is none of its values
-        bad |= numbers % 10 ** (place.scale - scale) != 0
+    # `wide` ones have a sign here and none there: they are compared as they are there.
+    there = numbers.view(np.uint64)
+    over = np.zeros(len(numbers), bool) if limit > 2**64 - 1 else wide & (there >= np.uint64(limit))
+    bad = over if limit > 2**63 else over | ~wide & ((numbers >= limit) | (numbers <= -limit))
+    if limit <= 2**63:
+        bad |= wide
+    cut = place.scale - scale  # what a column would cut is none of its values
+    if cut > 18:
+        bad |= numbers != 0
+    elif cut > 0:
+        step = 10**cut
+        bad |= np.where(wide, there % np.uint64(step) != 0, numbers % step != 0)
     whole = np.where(bad, 0, numbers)
-    low = whole.view(np.uint64)
     pairs = np.empty((len(whole), 2), np.uint64)
-    pairs[:, 0], pairs[:, 1] = low, np.where(whole < 0, np.uint64(2**64 - 1), np.uint64(0))
+    pairs[:, 0] = whole.view(np.uint64)
+    pairs[:, 1] = np.where((whole < 0) & ~wide, np.uint64(2**64 - 1), np.uint64(0))
     unscaled = (
-        pa.decimal128(19, place.scale) if place.scale <= 19 else pa.decimal128(38, place.scale)
+        pa.decimal128(20, place.scale) if place.scale <= 20 else pa.decimal128(38, place.scale)
     )
     made = pa.Array.from_buffers(unscaled, len(whole), [None, pa.py_buffer(pairs.tobytes())])
     array = made.cast(pa.decimal128(38, max(scale, place.scale))).cast(

@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Meta, Raw
 
 from mainstem.contracts.ddl import parts_of
+from mainstem.cursors import twice
 from mainstem.formats import scalars
 from mainstem.formats.arrow import Array, pa, pc
 from mainstem.formats.kinds import arrow_type
@@ -32,6 +33,7 @@ _NUMBERS = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 #: What has no digits in JSON, and is written as text.
 _NOT_FINITE = {b'"NaN"': "NaN", b'"Infinity"': "Infinity", b'"-Infinity"': "-Infinity"}
+_NUMBER_IN_TEXT = re.compile(rb'"[ +-]*[0-9.][0-9.eE+-]*[ ]*"')
 _VARIANT_DIGITS = 38
 
 _text = msgspec.json.Decoder(str)
@@ -179,8 +181,9 @@ class _Time(Kind):
 
     annotation: Any = str
 
-    def __init__(self, kind: str, rules: Rules) -> None:
+    def __init__(self, kind: str, rules: Rules, *, text_numbers: bool) -> None:
         super().__init__(kind)
+        self._text_numbers = text_numbers
         self._rules = Rules(unit=rules.unit) if word_of(kind) != "date" else Rules()
         if self._rules.unit is not None:
             self.annotation, self.nothing = Raw, _NOTHING
@@ -193,9 +196,16 @@ class _Time(Kind):
         return _text.decode(raw)
 
     def array(self, values: list[Any]) -> Read:
+        bad: dict[int, str] = {}
         if self._rules.unit is not None:
-            values = [None if (b := bytes(v)) == _NULL else _written(b) for v in values]
-        return scalars.read(self.kind, pa.array(values, pa.string()), self._rules)
+            raws = [bytes(value) for value in values]
+            if not self._text_numbers:
+                bad = {n: self.no for n, raw in enumerate(raws) if _NUMBER_IN_TEXT.fullmatch(raw)}
+            values = [
+                None if raw == _NULL or n in bad else _written(raw) for n, raw in enumerate(raws)
+            ]
+        found, more = scalars.read(self.kind, pa.array(values, pa.string()), self._rules)
+        return found, more | bad
 
 
 class _PatternedTime(_Text):
@@ -295,7 +305,10 @@ class _Map(Kind):
         keys, bad = scalars.read(self._key, pa.array(names, pa.string()), Rules())
         inner, more = self._value.array(flat)
         if bad:  # no key may be null
-            keys = pc.if_else(pc.is_null(keys), pa.scalar(_some(keys), keys.type), keys)
+            keys = pc.if_else(pc.is_null(keys), _some(keys.type), keys)
+        if not pa.types.is_string(keys.type):  # "1" and "01" are one number
+            owners = np.repeat(np.arange(len(values)), np.diff(offsets))
+            more |= {offsets[row]: self.no for row in twice(owners, keys).tolist()}
         starts = [None if v is None else o for v, o in zip(values, offsets, strict=False)]
         found = pa.MapArray.from_arrays(
             pa.array([*starts, offsets[-1]], pa.int32()), keys, inner, self.arrow
@@ -303,14 +316,13 @@ class _Map(Kind):
         return found, _outer(more | bad, offsets, self.no)
 
 
-def _some(keys: Array) -> Any:
+def _some(kind: Any) -> Any:
     """Return any value of a type of keys, for rows that are refused."""
-    kept = keys.drop_null()
-    if len(kept):
-        return kept[0].as_py()
-    if pa.types.is_string(keys.type) or pa.types.is_binary(keys.type):
-        return ""
-    return pa.array([0], pa.int32()).cast(keys.type)[0].as_py()
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pa.scalar("", kind)
+    if pa.types.is_boolean(kind):
+        return pa.scalar(False, kind)
+    return pa.scalar(Decimal(0) if pa.types.is_decimal(kind) else 0, kind)
 
 
 class _Struct(Kind):
@@ -382,7 +394,7 @@ def kind_of(
     if word == "timestamp" and patterned:
         return _PatternedTime(type_)
     if word in ("date", "timestamp", "timestamp_ntz"):
-        return _Time(type_, rules)
+        return _Time(type_, rules, text_numbers=text_numbers)
     plain: dict[str, type[Any]] = {
         "boolean": _Boolean,
         "string": _Text,

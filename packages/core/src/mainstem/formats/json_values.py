@@ -25,7 +25,8 @@ TOO_DEEP = "nested too deep"
 
 #: How deep a value may be nested; without a limit of ours it hangs on the version of Python.
 MOST_NESTED = 500
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+#: A text that is not closed reaches to the end, or each quote in it would begin another look at the rest.
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 #: A batch as columns, and by row why it is refused, or None.
 Decoded = tuple[list[Array], list[str | None]]

@@ -18,7 +18,7 @@ from mainstem.formats.rules import Rules
 from mainstem.formats.scalars import read_columns
 
 _PAIR = re.compile(
-    r'[ \t]*+([^\s="\x00-\x1f]++)(?:=(?:"((?:[^"\\\x00-\x1f]|\\.)*+)"|([^\s"\x00-\x1f]*+)))?(?=[ \t]|\Z)'
+    r'[ \t]*+([^ ="\x00-\x1f]++)(?:=(?:"((?:[^"\\\x00-\x1f]|\\.)*+)"|([^ "\x00-\x1f]*+)))?(?=[ \t]|\Z)'
 )
 _text = msgspec.json.Decoder(str)
 

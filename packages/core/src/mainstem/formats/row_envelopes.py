@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import md5
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from mainstem.contracts.ddl import Column
 from mainstem.contracts.formats import Changes
@@ -12,7 +14,16 @@ from mainstem.formats.row_changes import UNAVAILABLE, Told, changes_told
 
 #: What stands in the place of a large value that did not change and that the log has not.
 PLACEHOLDER = "__debezium_unavailable_value"
-_PLACEHOLDERS = (PLACEHOLDER, PLACEHOLDER.encode())
+_BYTES = PLACEHOLDER.encode()
+#: The same as other types have it: a UUID made of it, a list of it or of its bytes, a map of it.
+PLACEHOLDERS: tuple[Any, ...] = (
+    PLACEHOLDER,
+    str(UUID(bytes=md5(_BYTES, usedforsecurity=False).digest(), version=3)),
+    [PLACEHOLDER],
+    list(_BYTES),
+    {PLACEHOLDER: PLACEHOLDER},
+)
+_AS_READ = (*PLACEHOLDERS, _BYTES, [_BYTES], [(PLACEHOLDER, PLACEHOLDER)])
 #: The fields of an envelope that are read.
 _WANTED = ("before", "after", "op", "source", "ts_ms")
 _MOST_MILLIS = 253_402_300_800_000
@@ -104,7 +115,9 @@ def _row(told: dict[str, Any] | None) -> dict[str, Any] | None:
     if told is None:
         return None
     return {
-        name: UNAVAILABLE if isinstance(value, str | bytes) and value in _PLACEHOLDERS else value
+        name: UNAVAILABLE
+        if isinstance(value, str | bytes | list | dict) and value in _AS_READ
+        else value
         for name, value in told.items()
     }
 

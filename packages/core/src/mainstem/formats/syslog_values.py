@@ -108,8 +108,10 @@ def _new(facility: int, severity: int, found: re.Match[str]) -> tuple[Any, ...] 
     if rest.startswith("["):
         data, end = [], 0
         while (element := _ELEMENT.match(rest, end)) is not None:
-            parameters = _PARAMETER.findall(element[2])
-            pairs = {name: _ESCAPED.sub(r"\1", text) for name, text in parameters}
+            pairs: dict[str, str] = {}
+            for name, text in _PARAMETER.findall(element[2]):
+                plain = _ESCAPED.sub(r"\1", text)  # a name may come several times
+                pairs[name] = f"{pairs[name]}, {plain}" if name in pairs else plain
             data.append((element[1], list(pairs.items())))
             end = element.end()
         if not end or rest[end : end + 1] not in ("", " "):
