@@ -13,6 +13,7 @@ import pytest
 from mainstem import DocumentError, Lag, MainstemError, PipelineError, Reached
 from mainstem import Pipeline as Program
 from mainstem.cli.app import app
+from mainstem.history import History
 from mainstem.plan.build import make_plan
 from mainstem.plan.replay import replay_plan
 from mainstem.run.runner import run
@@ -94,6 +95,7 @@ def test_the_lag_of_files_follows_sparks_own_log(tmp_path):
 def test_a_checkpoint_is_shown_verified_and_copied(pipeline):
     """Pass: the copy goes on by itself and leaves the original alone; damage is named."""
     write(pipeline, BASE)
+    assert "a run begins one" in command("checkpoint", "verify", pipeline.file)
     pipeline.feed("1.jsonl", minute(1, 2))
     pipeline.run()
     shown = json.loads(command("checkpoint", "show", pipeline.file, "--format", "json"))
@@ -173,6 +175,9 @@ def test_a_rollback_that_a_sink_cannot_bear_is_refused(pipeline):
     assert "more: console can neither take back what it wrote" in str(result.exception)
     result = CliRunner().invoke(app, [*arguments, "99"])
     assert "batch 99 is not among those on record" in str(result.exception)
+    last = History(pipeline.plan().query_folder("totals")).last()
+    result = CliRunner().invoke(app, [*arguments, str(last)])
+    assert f"can't be taken back to batch {last}: it is the last one" in str(result.exception)
 
 
 @pytest.mark.in_turn
@@ -286,8 +291,8 @@ def test_a_program_has_the_power_of_the_command_line(pipeline):
     text = pipeline.file.read_text().replace("./", f"{pipeline.folder}/")
     program = Program(text)
     shown = program._repr_mimebundle_()
-    assert "```mermaid\nflowchart LR" in shown["text/markdown"]
-    assert "| out | exactly-once |" in shown["text/markdown"]
+    assert "<svg" in shown["text/html"]
+    assert "exactly-once" in shown["text/html"]
     assert "query totals" in str(program)
     assert [each.lag.rows for each in program.lag()] == [3]
     summary = program.run()

@@ -331,3 +331,14 @@ def test_a_document_can_be_plain_values():
     """Pass: the same checks without a file, with keys in place of lines."""
     with pytest.raises(DocumentError, match=r"sources: expected|key 'sinks' is missing"):
         make_plan({"pipeline": "test", "sources": {}})
+
+
+def test_a_misspelt_change_by_the_environment_is_told(tmp_path, monkeypatch):
+    """Pass: with what was meant; variables for anything else are nobody's business."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(RIGHT)
+    monkeypatch.setenv("MAINSTEM_DB__PASSWORD", "x")
+    make_plan(file)
+    monkeypatch.setenv("MAINSTEM_SINK__OUT__USE", "console")
+    with pytest.raises(DocumentError, match="a document has no key 'sink'\n.*Did you mean 'sinks'"):
+        make_plan(file)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
+
 import pytest
 from mainstem.analysis.process import Process, Remembered
 from mainstem.errors import DocumentError
@@ -128,6 +131,21 @@ def test_without_java_the_rest_is_checked_and_that_is_said(monkeypatch, tmp_path
     process.close()
     assert [problem.message for problem in found] == ["'lagre' is no node"]
     assert len(told) == 1
+
+
+@pytest.mark.in_turn
+def test_why_java_did_not_answer_is_told(monkeypatch, tmp_path):
+    """Pass: the last that its process said, and what to ask; settings of other programs do it no harm."""
+    told = []
+    monkeypatch.setenv("MASTER", "nonsense")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--nonsense")
+    with closing(Process(told.append)) as process:
+        assert problems(DOCUMENT, process)
+    assert told == []
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with closing(Process(told.append)) as process:
+        problems(DOCUMENT, process)
+    assert re.fullmatch(r"Java did not answer: .+ \(mainstem doctor tells more\)", told[0])
 
 
 def test_all_kinds_of_mistakes_are_told_at_once():

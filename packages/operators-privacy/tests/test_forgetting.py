@@ -358,9 +358,9 @@ def test_nothing_is_lost_where_it_dies(pipeline):
     assert sorted(passed) == ["keys.after-commit", "keys.after-make", "keys.before-commit"]
 
 
-def forget(pipeline, *subjects):
-    command = [sys.executable, "-m", "mainstem", "forget", str(pipeline.file), *subjects]
-    return subprocess.run(command, capture_output=True, text=True)
+def forget(pipeline, *subjects, how="--yes"):
+    command = [sys.executable, "-m", "mainstem", "forget", str(pipeline.file), how, *subjects]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
 def test_the_command_destroys_keys(pipeline):
@@ -368,6 +368,15 @@ def test_the_command_destroys_keys(pipeline):
     document(pipeline)
     store = KeyStore(options(f"sqlite:///{pipeline.folder}/keys.db"))
     store.ciphers([b"4711"], make=True)
+    told = forget(pipeline, "4711", "4712", how="--dry-run")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.strip().endswith(
+        "the keys of 1 of 2 subjects are destroyed; the others have none, and get none any more"
+    )
+    assert (
+        forget(pipeline, "4711", how="--set=trigger.available_now=true").returncode != 0
+    )  # nobody answers
+    assert store.ciphers([b"4711"], make=False)[b"4711"] is not None
     told = forget(pipeline, "4711", "4712")
     assert told.returncode == 0, told.stderr
     assert told.stdout.strip().endswith("keys.db, mainstem_subject_keys: 1 of 2 keys destroyed")

@@ -6,6 +6,17 @@ its package works.
 
 from __future__ import annotations
 
+#: What commands do, told without loading them.
+COMMANDS = {
+    "cdc": "Ask a database for its tables; read them again; see how far they are read",
+    "delta": "Care for the Delta tables of a document",
+    "forget": "Destroy the keys of subjects, so that nobody can read what was encrypted with them",
+    "iceberg": "Care for the Iceberg tables of a document",
+    "ingress": "Take messages while no job runs; look at the logs that they are stored in",
+    "match": "Show the patterns of a document",
+    "schemas": "Schemas of a registry, as files for documents",
+    "state": "Show what an operator keeps by key, as it is in the checkpoint after the last batch",
+}
 CATALOGUE = {
     ("delivery", "idempotent"): "mainstem-fault-tolerance",
     ("delivery", "numbered"): "mainstem-fault-tolerance",

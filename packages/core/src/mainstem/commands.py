@@ -3,10 +3,13 @@
 Never imports pyspark before `start` is called.
 """
 
+from mainstem.cli.options import DryRun as DryRun
 from mainstem.cli.options import File as File
 from mainstem.cli.options import Form as Form
 from mainstem.cli.options import Format as Format
 from mainstem.cli.options import Set as Set
+from mainstem.cli.options import Yes as Yes
+from mainstem.cli.options import agreed as agreed
 from mainstem.cli.options import load as load
 from mainstem.observation.reporter import HelperRow as HelperRow
 from mainstem.observation.reporter import JSONLines as JSONLines

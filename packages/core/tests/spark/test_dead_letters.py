@@ -115,6 +115,7 @@ def test_what_can_not_be_read_is_told(refused, pipeline):
     for given, words, message in (
         (whole.replace("row.rejected", "total"), ["list"], "no sink stores refused rows"),
         (whole, ["list", "--sink", "out"], "out stores no refused rows"),
+        (whole, ["list", "--node", "rwo"], "there is no node 'rwo'. Did you mean 'row'?"),
         (whole, ["show", "zz"], "there is no refused row 'zz'"),
         (without, ["redrive"], "the document has no source `redrive`"),
         (whole, ["redrive", "--into", "lines"], "lines is no source `redrive`"),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Annotated
 
 import typer
 from mainstem import MainstemError, PipelineError
-from mainstem.commands import File, Set, load
+from mainstem.commands import DryRun, File, Set, Yes, agreed, load
 
-from mainstem_operators_privacy.options import SubjectOptions
+from mainstem_operators_privacy.options import KeyOptions, SubjectOptions
 
 
 def forget(
@@ -17,6 +18,8 @@ def forget(
     subjects: Annotated[
         list[str], typer.Argument(help="Whom to forget, as the document's column says it.")
     ],
+    yes: Yes = False,
+    dry_run: DryRun = False,
     set_: Set = None,
 ) -> None:
     """Destroy the keys of subjects, so that nobody can read what was encrypted with them.
@@ -25,8 +28,8 @@ def forget(
     the document names, also while it runs.
 
     \b
-    mainstem forget pipeline.yaml 4711
-    mainstem forget pipeline.yaml -- -5
+    mainstem forget pipeline.yaml 4711 --dry-run
+    mainstem forget pipeline.yaml --yes -- -5
     """  # noqa: D301
     wanted = [_text(subject) for subject in subjects]
     plan = load(file, set_)
@@ -43,7 +46,12 @@ def forget(
         raise PipelineError(
             f"{file} has no `encrypt`, `decrypt` or `forget`, and no keys to destroy"
         )
-    failures = []
+    failures: list[str] = []
+    if not agreed(_effects(found, wanted, failures), yes=yes, dry_run=dry_run):
+        if failures:
+            raise PipelineError("; ".join(failures))
+        return
+    failures.clear()  # asked again
     for options in found:
         try:
             with closing(KeyStore(options)) as store:
@@ -60,6 +68,25 @@ def forget(
             )
     if failures:
         raise PipelineError("; ".join(failures))
+
+
+def _effects(
+    stores: Iterable[KeyOptions], subjects: Sequence[bytes], failures: list[str]
+) -> Iterator[str]:
+    """Yield what is done in each store; why one can't be asked is added to failures."""
+    from mainstem_operators_privacy.keys import KeyStore
+
+    every = len(dict.fromkeys(subjects))
+    for options in stores:
+        try:
+            with closing(KeyStore(options)) as store:
+                known = store.known(subjects)
+        except MainstemError as error:
+            failures.append(str(error))
+            yield str(error)
+            continue
+        told = f"{options.place}, {options.table}: the keys of {known} of {every} subjects are destroyed"
+        yield f"{told}; the others have none, and get none any more" if known < every else told
 
 
 def _text(subject: str) -> bytes:

@@ -82,6 +82,15 @@ class KeyStore:
             count += self._patiently(partial(self._destroy, names))
         return count
 
+    def known(self, subjects: Iterable[bytes]) -> int:
+        """Return how many of some subjects have a key."""
+        count = 0
+        for part in _parts(subjects):
+            names = [self._master.name(subject) for subject in part]
+            found = self._patiently(partial(self._sealed, names))
+            count += sum(sealed is not None for sealed in found.values())
+        return count
+
     def close(self) -> None:
         """End the connections."""
         self._engine.dispose()

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from mainstem.analysis.requests import Analyse, Answer, Request
@@ -20,6 +21,8 @@ from mainstem.analysis.requests import Analyse, Answer, Request
 #: Another one whenever answers come to mean something else.
 _VERSION = 1
 _SECONDS = 120
+#: What other programs of Spark's are told, and would be wrong here; how much of a line is told.
+_OTHERS, _LONGEST = {"MASTER", "PYSPARK_SUBMIT_ARGS"}, 200
 
 
 class Remembered:
@@ -78,6 +81,8 @@ class Process:
         self._missing = missing
         self._process: subprocess.Popen[str] | None = None
         self._gone = False
+        #: What it says beside its answers.
+        self._words = TemporaryFile()  # noqa: SIM115  # closed with the process
 
     def __call__(self, requests: Sequence[Request]) -> list[Answer | None]:
         """Return the answers to requests; None for each where the process can't be had."""
@@ -93,9 +98,15 @@ class Process:
             found: list[Any] = json.loads(line)
         except (OSError, ValueError):
             self._gone = True
-            self._missing("Java did not answer")
+            self._missing(f"Java did not answer{self._said()} (mainstem doctor tells more)")
             return [None] * len(requests)
         return [None if each is None else Answer.from_json(json.dumps(each)) for each in found]
+
+    def _said(self) -> str:
+        """Return the last line that the process has said, behind a colon."""
+        self._words.seek(0)
+        lines = self._words.read().decode(errors="replace").strip().splitlines()
+        return f": {lines[-1][:_LONGEST]}" if lines else ""
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
@@ -106,13 +117,15 @@ class Process:
                 [sys.executable, "-m", "mainstem.analysis.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=self._words,
+                env={name: value for name, value in os.environ.items() if name not in _OTHERS},
                 text=True,
             )
         return self._process
 
     def close(self) -> None:
         """End the process."""
+        self._words.close()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             try:

@@ -291,11 +291,13 @@ def _add_commands(called: str) -> None:
 
 
 def _about(word: Word) -> str:
-    """Return what is known of a command without importing it: what its distribution is for."""
+    """Return what is known of a command without importing it: at least what its distribution is for."""
     from importlib.metadata import metadata
 
-    summary = str(metadata(word.distribution).json.get("summary", ""))
-    return f"{summary.removesuffix('.')} ({word.distribution})."
+    from mainstem.catalogue import COMMANDS
+
+    summary = str(metadata(word.distribution).json.get("summary", "")).removesuffix(".")
+    return f"{COMMANDS.get(word.name, summary)} ({word.distribution})."
 
 
 def main() -> None:

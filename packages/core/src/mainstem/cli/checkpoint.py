@@ -94,14 +94,17 @@ def verify(
     from mainstem.run import checkpoints
 
     plan = load_checked(file, set_, static=static)
-    problems = checkpoints.verify(plan)
+    there = plan.checkpoint.exists()
+    problems = checkpoints.verify(plan) if there else []
     if format is Form.JSON:
         told = {"folder": str(plan.checkpoint), "whole": not problems, "problems": problems}
         typer.echo(json.dumps(told, indent=2))
     else:
         for problem in problems:
             typer.echo(problem, err=True)
-        if not problems:
+        if not there:
+            typer.echo(f"there is no checkpoint in {plan.checkpoint}: a run begins one")
+        elif not problems:
             typer.echo(f"{plan.checkpoint}: whole")
     if problems:
         raise typer.Exit(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mainstem.cli.options import DryRun, File, Form, Format, Set, load
-from mainstem.errors import PipelineError
+from mainstem.errors import PipelineError, nearest
 
 if TYPE_CHECKING:
     from mainstem.dead_letters import Letter
@@ -152,6 +152,10 @@ def _chosen(
 ) -> Iterator[Letter]:
     from mainstem.dead_letters import letter_sinks, letters
 
+    for name in node or ():
+        if name not in plan.nodes:
+            hint = nearest(name, plan.nodes)
+            raise PipelineError(f"there is no node {name!r}. {hint}".strip())
     for each in letters(plan, letter_sinks(plan, sink or ())):
         if (not node or each.node in node) and reason in each.reason:
             yield each

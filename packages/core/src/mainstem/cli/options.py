@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.document.scrubber import Scrubber
+from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
     from mainstem.plan.model import Plan
@@ -57,17 +59,26 @@ def load(file: Path, changes: list[str] | None = None) -> Plan:
 
 
 def load_checked(file: Path, changes: list[str] | None, *, static: bool) -> Plan:
-    """Return the plan of a document whose SQL Spark's analyser has looked at, unless `static`."""
+    """Return the plan of a document whose SQL Spark's analyser has looked at, unless `static`.
+
+    Where it could not, the plan's warnings say so.
+    """
     from mainstem.analysis.process import Process, Remembered
     from mainstem.plan.build import make_plan
 
     if static:
         return load(file, changes)
-    process = Process(lambda why: typer.echo(f"warning: SQL is not checked: {why}", err=True))
+    unchecked: list[str] = []
+    process = Process(lambda why: unchecked.append(f"SQL is not checked: {hidden.clean(why)}"))
     try:
-        return make_plan(file, changes=changes or (), scrubber=hidden, analyse=Remembered(process))
+        made = make_plan(file, changes=changes or (), scrubber=hidden, analyse=Remembered(process))
+    except MainstemError:
+        for warning in unchecked:
+            typer.echo(f"warning: {warning}", err=True)
+        raise
     finally:
         process.close()
+    return replace(made, warnings=(*made.warnings, *unchecked))
 
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
