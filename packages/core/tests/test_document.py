@@ -214,7 +214,7 @@ def test_a_shape_that_a_port_does_not_take_is_refused(tmp_path):
         (b"a: 1\n--- \nb: 2\n", "found 2 documents"),
         (b"- 1\n", "expected one mapping"),
         (b"", "expected one mapping"),
-        (b"\xff\xfe\x00", "can't be read"),
+        (b"\xff\xfe\x00", "not UTF-8"),
         (b"a: *b\n", "not YAML"),
         (b"a: " + b"[" * 5000 + b"]" * 5000, "nested more than 100 deep"),
         (b"[" * 40_000, "nested more than 100 deep"),
@@ -342,3 +342,35 @@ def test_a_misspelt_change_by_the_environment_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("MAINSTEM_SINK__OUT__USE", "console")
     with pytest.raises(DocumentError, match="a document has no key 'sink'\n.*Did you mean 'sinks'"):
         make_plan(file)
+
+
+def test_what_is_empty_is_told_where_its_key_stands(tmp_path):
+    """Pass: the line of the key, whatever stands below it, and that there is nothing."""
+    text = RIGHT.replace("from: row}", "from: }").replace(
+        "use: decode, from: lines,", "use: decode, from: ,"
+    )
+    found = {problem.key: problem for problem in problems(tmp_path, text)}
+    assert (found["sinks.out.from"].line, found["operators.row.from"].line) == (7, 5)
+    found = {p.key: p for p in problems(tmp_path, "pipeline:\nsources:\n  a: {}\nsinks: {}\n")}
+    assert (found["pipeline"].line, found["pipeline"].hint) == (1, "Nothing stands there.")
+
+
+def test_a_file_that_is_not_utf_8_is_told_with_its_line(tmp_path):
+    """Pass: of Latin-1 where the first such letter is, of UTF-16 the first."""
+    file = tmp_path / "pipeline.yaml"
+    for data, line in ((b"pipeline: a\n# caf\xe9\n", 2), ("pipeline: a\n".encode("utf-16"), 1)):
+        file.write_bytes(data)
+        with pytest.raises(DocumentError) as caught:
+            make_plan(file)
+        (problem,) = caught.value.problems
+        assert (problem.line, problem.message, problem.hint) == (
+            line,
+            "it is not UTF-8",
+            "Save it as UTF-8.",
+        )
+
+
+def test_what_a_value_is_not_is_told_once_and_where_something_is_expected(tmp_path):
+    """Pass: no list of columns is shown behind the complaint about one of them."""
+    text = RIGHT.replace("k STRING, v INT", "k STRING, k INT")
+    assert not any(", not '" in problem.message for problem in problems(tmp_path, text))

@@ -53,6 +53,7 @@ def _report(
 ) -> None:
     messages: dict[Path_, list[str]] = {}
     places: list[Path_] = []
+    empty: set[Path_] = set()
     for details in errors:
         kind, loc = details["type"], details["loc"]
         place = _existing(values, loc)
@@ -82,14 +83,20 @@ def _report(
                 and isinstance(details["input"], str | int | float)
             ):
                 shown = f", not {details['input']!r}"
-            messages.setdefault(full, []).append(_plain(details) + shown)
+            text = _plain(details)
+            if not text.startswith("expected") or shown.removeprefix(", not ") in text:
+                shown = ""
+            if details["input"] is None:
+                empty.add(full)
+            messages.setdefault(full, []).append(text + shown)
     places += messages
     for full, found in messages.items():
         if any(place[: len(full)] == full and place != full for place in places):
             continue  # of a branch of a union, where another one has looked inside
         # Each branch of a union has its own complaint: one problem tells them all.
         text = "; or ".join(dict.fromkeys(found))
-        written.problems.append(written.problem(text, full))
+        hint = "Nothing stands there." if full in empty else ""
+        written.problems.append(written.problem(text, full, hint=hint))
 
 
 #: A length of time as pydantic names some limits.

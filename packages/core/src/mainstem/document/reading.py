@@ -80,6 +80,10 @@ def read_file(path: Path) -> Written:
         text = read_regular(path, MOST_BYTES)
     except FileNotFoundError:
         raise DocumentError([Problem("there is no such file", file=str(path))]) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        told = Problem("it is not UTF-8", file=str(path), line=line, hint="Save it as UTF-8.")
+        raise DocumentError([told]) from None
     except (OSError, ValueError) as error:
         raise DocumentError([Problem(f"can't be read: {error}", file=str(path))]) from None
     return read_text(text, file=str(path), folder=path.resolve().parent)
@@ -216,6 +220,9 @@ class _Builder:
             self._written.keys[(*path, key)] = place
             self._written.places.pop((*path, key), None)
             values[key] = self.build(value_node, (*path, key), above)
+            if value_node.start_mark.index == value_node.end_mark.index:
+                # Where nothing stands is told by its key: what comes next is elsewhere.
+                self._written.places[(*path, key)] = place
         return merged | values
 
     def _scalar(self, node: ScalarNode, path: Path_, place: tuple[int, int]) -> Any:
