@@ -177,7 +177,8 @@ def test_a_rollback_that_a_sink_cannot_bear_is_refused(pipeline):
     assert "batch 99 is not among those on record" in str(result.exception)
     last = History(pipeline.plan().query_folder("totals")).last()
     result = CliRunner().invoke(app, [*arguments, str(last)])
-    assert f"can't be taken back to batch {last}: it is the last one" in str(result.exception)
+    assert f"batch {last} is the last one" in result.output
+    assert result.exit_code == 0
 
 
 @pytest.mark.in_turn

@@ -258,3 +258,12 @@ def test_every_expected_row_finds_one_if_there_are_enough():
         assert differences([{"b": 2}, {"a": 1}, {"b": 3}], rows) == ([], [])
         assert differences([{"a": 1}, {"a": 1}, {"a": 1}], rows) == ([{"a": 1}], [{"a": 4, "b": 2}])
     assert differences([{"a": 1}] * 500, [{"a": 1, "b": n} for n in range(499)]) == ([{"a": 1}], [])
+
+
+def test_thousands_of_rows_are_compared_while_one_waits():
+    """Pass: in order, in disorder, and alike, some of them missing."""
+    rows = [{"n": n, "m": n % 7} for n in range(3000)]
+    assert differences(rows, rows[::-1]) == ([], [])
+    alike = [{"m": 1}] * 1500
+    missing, unexpected = differences(alike, [{"m": 1, "n": n} for n in range(1400)])
+    assert (len(missing), unexpected) == (100, [])

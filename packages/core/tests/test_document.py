@@ -338,6 +338,8 @@ def test_a_misspelt_change_by_the_environment_is_told(tmp_path, monkeypatch):
     file = tmp_path / "pipeline.yaml"
     file.write_text(RIGHT)
     monkeypatch.setenv("MAINSTEM_DB__PASSWORD", "x")
+    monkeypatch.setenv("MAINSTEM_SOURCE__FOLDER", "in")
+    file.write_text(RIGHT.replace("path: in", "path: '${env:MAINSTEM_SOURCE__FOLDER}'"))
     make_plan(file)
     monkeypatch.setenv("MAINSTEM_SINK__OUT__USE", "console")
     with pytest.raises(DocumentError, match="a document has no key 'sink'\n.*Did you mean 'sinks'"):

@@ -492,7 +492,9 @@ def test_a_text_is_no_time_in_a_unit_unless_the_document_says_so():
     text = '{"v":"1711848600000"}'
     assert read_json("timestamp", text, rules=unit)[0][1] == "v is no TIMESTAMP"
     assert read_json("timestamp", text, rules=unit, text_numbers=True) == [(at, None)]
-    assert read_json("timestamp", '{"v":"2024-03-31T01:30:00Z"}', rules=unit) == [(at, None)]
+    for plain in ('{"v":"2024-03-31T01:30:00Z"}', '{"v":"2024-03-31"}'):
+        assert read_json("timestamp", plain, rules=unit) == read_json("timestamp", plain)
+        assert read_json("timestamp", plain, rules=unit)[0][1] is None
 
 
 @pytest.mark.parametrize(

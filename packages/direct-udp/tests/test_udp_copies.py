@@ -141,3 +141,17 @@ def test_of_many_gaps_the_oldest_are_told_at_once():
     told = made.due(1.0)
     assert [gap.first for gap in told] == list(range(1, 7998, 2))
     assert len(json.loads(made.encoded())[""]) == 2001
+
+
+def test_a_single_number_that_is_late_is_no_beginning():
+    """Pass: after it the count goes on as before, and nothing that came is told as missing but what it covers."""
+    made, came = Copies(1.0, 10), []
+    for n in range(8000):
+        now = 0.001 * n
+        came += [n] if made.first(b"", n, now) else []
+        if n >= 50 and made.first(b"", n - 50, now):
+            came.append(n - 50)
+        if n == 3000 and made.first(b"", 1500, now):
+            came.append(1500)
+    assert sorted(came) == sorted([*range(8000), 1500])
+    assert made.due(30.0) == []

@@ -407,3 +407,27 @@ def test_a_row_at_the_end_of_a_session_is_part_of_it_whenever_it_comes():
         at = [BEGIN + n * MINUTE for n in (0, 10, 15, 20)]
         assert found == [(at[0], at[1], 2), (at[2], at[3], 1)]
         assert driver.outputs["late"] == []
+
+
+@settings(deadline=None, max_examples=20)
+@given(rows=ROWS)
+def test_whole_numbers_roll_to_what_is_added_up_anew(rows):
+    """Pass: counts and sums alone, which roll, are those beside a list, which does not."""
+    alone = Windowing(["k"], ACCUMULATORS[:2], ("from", "to"), LATE)
+    assert alone.rolls
+    assert not WINDOWING.rolls
+    places = [n + 1 for n, each in enumerate(rows) if each[2]]
+    batches = cut([row(n, *each[:2]) for n, each in enumerate(rows)], places)
+    for made in (
+        lambda windowing: SlidingLogic(COLUMNS, windowing, 7 * MINUTES),
+        lambda windowing: SlidingCountLogic(COLUMNS, windowing, "number", 4, 2),
+    ):
+        found = []
+        for windowing in (alone, WINDOWING):
+            driver = Driver(made(windowing), {"input": ["k"]}, {"input": ("__at", DELAY // MICRO)})
+            for batch in batches:
+                driver.batch({"input": batch})
+            driver.advance(FAR)
+            names = ("k", "from", "to", "_t0_n", "_t1_sum", "_t1_n")
+            found.append(sorted(repr([each[n] for n in names]) for each in driver.outputs[""]))
+        assert found[0] == found[1]

@@ -226,10 +226,11 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
 
     # -- how far it is ----------------------------------------------------------------------------
 
-    def keep(self, position: Position) -> None:
+    def keep(self, position: Position, *, ended: bool = True) -> None:
         place = position[0]
-        # A transaction is over behind its end alone: with its last row a restart goes on within it.
-        while self._ends and self._ends[0][0] < position:
+        while self._ends and (
+            self._ends[0][0] < position or (ended and self._ends[0][0] == position)
+        ):
             place = self._ends.popleft()[1]
         # Never beyond what a restart would go on from.
         self.confirmed = max(self.confirmed, min(place, self.reached[0]))

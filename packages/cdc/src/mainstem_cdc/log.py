@@ -123,8 +123,12 @@ class DatabaseLog(TablesAndLog, Generic[T]):
     def place(self) -> Any:
         """Return what a new connection goes on by, as JSON has it."""
 
-    def keep(self, position: Position) -> None:
-        """Note that all up to a position is stored."""
+    def keep(self, position: Position, *, ended: bool = True) -> None:
+        """Note that all up to a position is stored.
+
+        Args:
+            ended: whether the end of its transaction is stored with it, if that was read.
+        """
 
     @abstractmethod
     def idle(self, seconds: float) -> None:

@@ -150,8 +150,8 @@ class CaptureReceiver(Receiver):
     def _look(self, log: DatabaseLog[Any]) -> None:
         """See what is stored while nothing is taken: the server may forget what is."""
         cursor = self.stored_cursors().get(self.number)
-        if cursor is not None:
-            log.keep(Cursor.decoded(cursor).position)
+        if cursor is not None:  # at the last row of a transaction a restart goes on within it
+            log.keep(Cursor.decoded(cursor).position, ended=False)
 
     def _ask(self, source: SnapshotThenLog) -> None:
         """Follow what was asked for since the last time."""

@@ -35,6 +35,8 @@ class _Count:
     def __init__(self, highest: int, former: _Count | None = None) -> None:
         self.highest = highest
         self.former = former
+        #: How far that one was then: if it goes on, and this one does not, there was no new beginning.
+        self.before = former.highest if former is not None else 0
         #: Until when a number below is a copy of one that was stored before a restart.
         self.stored_until = float("-inf")
         #: The number that it began with; one that was sent shortly before may come after it.
@@ -134,10 +136,9 @@ class Copies:
         self._counts[name] = count
         if len(self._counts) > self._most:
             self._counts.popitem(last=False)
+        count = self._settled(name, count, now)
         former = count.former
-        if former is not None and now - count.since > self._within:
-            self._leave(name, count)
-        elif former is not None and abs(number - former.highest) < abs(number - count.highest):
+        if former is not None and abs(number - former.highest) < abs(number - count.highest):
             return bool(former.take(number, now, self._within))
         taken = count.take(number, now, self._within)
         if taken is None:
@@ -147,6 +148,17 @@ class Copies:
             made.see(number, now, self._within)
         return taken is not False
 
+    def _settled(self, name: bytes, count: _Count, now: float) -> _Count:
+        """Return which count goes on, once it is time to let go of the one before."""
+        former = count.former
+        if former is None or now - count.since <= self._within:
+            return count
+        if count.highest == count.begun and former.highest > count.before:
+            self._counts[name] = former  # a single number was late
+            return former
+        self._leave(name, count)
+        return count
+
     def _leave(self, name: bytes, count: _Count) -> None:
         """Let go of the count before one."""
         if count.former is not None:
@@ -155,9 +167,8 @@ class Copies:
 
     def due(self, now: float) -> list[Gap]:
         """Return what has been missing for too long, and is waited for no more."""
-        for name, count in self._counts.items():
-            if count.former is not None and now - count.since > self._within:
-                self._leave(name, count)
+        for name in list(self._counts):
+            count = self._settled(name, self._counts[name], now)
             for each in (count.former, count):
                 if each is not None and each.missing:
                     self._gone += _gaps(name, each.due(now, self._within))

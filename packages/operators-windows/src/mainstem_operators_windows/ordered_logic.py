@@ -105,8 +105,8 @@ class OrderedLogic(Logic):
     ) -> pl.DataFrame:
         """Return the totals of windows of rows that stand together, and `AT` and `_PLACE` of their last.
 
-        The rows of each window are brought together and added up anew, some windows at a time: what is
-        added to and taken from a running sum leaves what a large number was rounded by.
+        The rows of each window are brought together and added up anew, some windows at a time: of binary
+        numbers a running sum would keep what a large one was rounded by, and other totals do not roll.
 
         Args:
             last: the last row of each window, by number.
@@ -175,11 +175,16 @@ class SlidingLogic(OrderedLogic):
         reached = known.with_row_index(_LAST).rolling(
             AT, period=f"{self._length}us", closed="both", group_by=KEY
         )
-        windows = reached.agg(pl.col(_LAST).last(), pl.len().alias(_SIZE))
+        if self._windowing.rolls:
+            last = (pl.col(name).last() for name in self._by)
+            windows = reached.agg(*last, *self._windowing.merged())
+        else:
+            windows = reached.agg(pl.col(_LAST).last(), pl.len().alias(_SIZE))
         windows = windows.unique([KEY, AT], keep="last", maintain_order=True)
         now = ready.select(KEY, AT).unique()
-        windows = windows.join(now, on=[KEY, AT], how="semi", maintain_order="left")
-        totals = self._totals(known, windows[_LAST].to_numpy(), windows[_SIZE].to_numpy())
+        totals = windows.join(now, on=[KEY, AT], how="semi", maintain_order="left")
+        if not self._windowing.rolls:
+            totals = self._totals(known, totals[_LAST].to_numpy(), totals[_SIZE].to_numpy())
         totals = totals.with_columns(
             (pl.col(AT) - pl.duration(microseconds=self._length)).alias(START),
             pl.col(AT).alias(END),
@@ -274,8 +279,18 @@ class SlidingCountLogic(OrderedLogic):
         both = both.with_columns(pl.coalesce(_PLACE, following).alias(_PLACE)).sort(KEY, _PLACE)
         beyond = pl.col(_PLACE) - self._size
         full = pl.col(_NOW) & (beyond >= 0) & (beyond % self._every == 0)
-        ends = both.select(full.arg_true()).to_series().to_numpy()
-        windows = self._totals(both, ends, np.full(len(ends), self._size))
+        if self._windowing.rolls:
+            rolled = both.rolling(_PLACE, period=f"{self._size}i", group_by=KEY).agg(
+                *(pl.col(name).last() for name in self._by),
+                pl.col(AT).min().alias(START),
+                pl.col(AT).max().alias(END),
+                *self._windowing.merged(),
+                pl.col(_NOW).last(),
+            )
+            windows = rolled.filter(full)
+        else:
+            ends = both.select(full.arg_true()).to_series().to_numpy()
+            windows = self._totals(both, ends, np.full(len(ends), self._size))
         windows = windows.with_columns((beyond // self._every + 1).alias(_PLACE))
         last = pl.col(_PLACE).max().over(KEY)
         # One row at least, which tells the number that is next.

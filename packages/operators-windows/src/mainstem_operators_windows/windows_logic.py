@@ -88,6 +88,11 @@ class Windowing:
         """Return the parts of a row."""
         return [part for each in self.accumulators for part in each.lifted(_ONE)]
 
+    @property
+    def rolls(self) -> bool:
+        """Whether windows that overlap can be totalled by what comes into them and what leaves."""
+        return all(each.rolls for each in self.accumulators)
+
     def merged(self) -> list[pl.Expr]:
         """Return the parts of rows together."""
         return [part for each in self.accumulators for part in each.merged()]

@@ -135,12 +135,16 @@ def rollback(
 
     Refused if a source no longer has what was read since, or a sink can't take back what it wrote.
     """
+    from mainstem.history import History
     from mainstem.run.checkpoint import Checkpoint
     from mainstem.run.rollback import effects, take_back
 
     plan = load(file, set_)
     found = plan.query(query)
     with Checkpoint(plan, checked=False):
+        if batch == max(History(plan.query_folder(query)).planned(), default=None):
+            typer.echo(f"{query}: batch {batch} is the last one, and the next run goes on after it")
+            return
         if not agreed(effects(plan, found, batch), yes=yes, dry_run=dry_run):
             return
         take_back(plan, found, batch)

@@ -152,13 +152,14 @@ def _chosen(
 ) -> Iterator[Letter]:
     from mainstem.dead_letters import letter_sinks, letters
 
-    for name in node or ():
-        if name not in plan.nodes:
-            hint = nearest(name, plan.nodes)
-            raise PipelineError(f"there is no node {name!r}. {hint}".strip())
+    seen = set(plan.nodes)
     for each in letters(plan, letter_sinks(plan, sink or ())):
+        seen.add(each.node)  # of another version of the document, perhaps
         if (not node or each.node in node) and reason in each.reason:
             yield each
+    for name in node or ():
+        if name not in seen:
+            raise PipelineError(f"there is no node {name!r}. {nearest(name, seen)}".strip())
 
 
 def _shown(each: Letter) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.document.scrubber import Scrubber
-from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
     from mainstem.plan.model import Plan
@@ -51,6 +50,10 @@ Static = Annotated[
 ]
 
 
+#: How the warning begins that says so.
+UNCHECKED = "SQL is not checked"
+
+
 def load(file: Path, changes: list[str] | None = None) -> Plan:
     """Return the plan of a document, with the changes of `--set` and of the environment."""
     from mainstem.plan.build import make_plan
@@ -61,7 +64,7 @@ def load(file: Path, changes: list[str] | None = None) -> Plan:
 def load_checked(file: Path, changes: list[str] | None, *, static: bool) -> Plan:
     """Return the plan of a document whose SQL Spark's analyser has looked at, unless `static`.
 
-    Where it could not, the plan's warnings say so.
+    Where it could not, that is said, and is among the plan's warnings.
     """
     from mainstem.analysis.process import Process, Remembered
     from mainstem.plan.build import make_plan
@@ -69,13 +72,14 @@ def load_checked(file: Path, changes: list[str] | None, *, static: bool) -> Plan
     if static:
         return load(file, changes)
     unchecked: list[str] = []
-    process = Process(lambda why: unchecked.append(f"SQL is not checked: {hidden.clean(why)}"))
+
+    def told(why: str) -> None:
+        unchecked.append(f"{UNCHECKED}: {hidden.clean(why)}")
+        typer.echo(f"warning: {unchecked[-1]}", err=True)
+
+    process = Process(told)
     try:
         made = make_plan(file, changes=changes or (), scrubber=hidden, analyse=Remembered(process))
-    except MainstemError:
-        for warning in unchecked:
-            typer.echo(f"warning: {warning}", err=True)
-        raise
     finally:
         process.close()
     return replace(made, warnings=(*made.warnings, *unchecked))

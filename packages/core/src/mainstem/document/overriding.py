@@ -25,7 +25,13 @@ def override(written: Written, changes: Iterable[str]) -> None:
             path = tuple(name.removeprefix(PREFIX).lower().split("__"))
             if path[0] in Document.model_fields and all(path):
                 _change(written, path, os.environ[name], name)
-            elif len(path) > 1 and (hint := nearest(path[0], Document.model_fields)):
+            elif path[0] in Document.model_fields:
+                _wrong(written, f"{name}: a part of its path is empty")
+            elif (
+                len(path) > 1
+                and (hint := nearest(path[0], Document.model_fields))
+                and name not in repr(written.values)  # which may refer to it
+            ):
                 _wrong(written, f"{name}: a document has no key {path[0]!r}", hint)
     for change in changes:
         key, equals, text = change.partition("=")

@@ -33,7 +33,7 @@ _NUMBERS = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 #: What has no digits in JSON, and is written as text.
 _NOT_FINITE = {b'"NaN"': "NaN", b'"Infinity"': "Infinity", b'"-Infinity"': "-Infinity"}
-_NUMBER_IN_TEXT = re.compile(rb'"[ +-]*[0-9.][0-9.eE+-]*[ ]*"')
+_NUMBER_IN_TEXT = re.compile(rb'"[ ]*[+-]*(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ ]*"')
 _VARIANT_DIGITS = 38
 
 _text = msgspec.json.Decoder(str)

@@ -30,8 +30,6 @@ def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
     if batch not in done:
         have = f"{done[0]} to {done[-1]}" if done else "none"
         return [f"batch {batch} is not among those on record: {have}"]
-    if batch == max(history.planned()):
-        return ["it is the last one"]
     stateful = any(plan.nodes[name].state for name in query.streaming)
     found = history.missing_state(batch) if stateful else []
     if batch < (made := copied(history.folder)):

@@ -13,37 +13,65 @@ Row = Mapping[str, Any]
 
 def differences(expected: Sequence[Row], found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Return the rows that are missing and those that nobody expected; order says nothing."""
-    fitting = [[n for n, each in enumerate(found) if _fits(row, each)] for row in expected]
-    matches: dict[int, int] = {}
-    missing = [row for n, row in enumerate(expected) if not _matched(n, fitting, matches)]
-    return missing, [row for n, row in enumerate(found) if n not in matches]
+    matches = _Matches(expected, found)
+    # Rows that say most come first, so that a vague one seldom takes another's match.
+    order = sorted(range(len(expected)), key=lambda n: len(expected[n]), reverse=True)
+    rest = [number for number in order if not matches.take(number)]
+    missing = [expected[number] for number in rest if not matches.make_room(number)]
+    return missing, [found[number] for number in matches.left]
 
 
-def _matched(number: int, fitting: Sequence[Sequence[int]], matches: dict[int, int]) -> bool:
-    """Find a row for one more expected one, others of which may have to take another row for it.
+class _Matches:
+    """Which found row each expected one has, all by their numbers."""
 
-    Args:
-        fitting: of each expected row those found ones that it fits.
-        matches: the expected row of each found one that has been taken, all by number; is changed.
-    """
-    wanted_by: dict[int, int] = {}
-    looking = [number]
-    for each in looking:
-        for row in fitting[each]:
-            if row in wanted_by:
-                continue
-            wanted_by[row] = each
-            if row in matches:
-                looking.append(matches[row])
-                continue
-            has = {holder: held for held, holder in matches.items()}
-            free: int | None = row
-            while free is not None:
-                holder = wanted_by[free]
-                matches[free] = holder
-                free = has.get(holder)
-            return True
-    return False
+    def __init__(self, expected: Sequence[Row], found: Sequence[Row]) -> None:
+        self._expected, self._found = expected, found
+        self._holders: dict[int, int] = {}
+        self._held: dict[int, int] = {}
+        #: Found rows that nobody has, and those that no further row can have.
+        self.left = list(range(len(found)))
+        self._lost: set[int] = set()
+        self._known: dict[int, list[int]] = {}
+
+    def take(self, number: int) -> bool:
+        """Take the first row that is left and that an expected one fits; whether there is one."""
+        row = next((n for n in self.left if _fits(self._expected[number], self._found[n])), None)
+        if row is not None:
+            self._hold(number, row)
+        return row is not None
+
+    def make_room(self, number: int) -> bool:
+        """Take a row that others leave, by taking others themselves; whether they can."""
+        wanted_by: dict[int, int] = {}
+        looking = [number]
+        for each in looking:
+            for row in self._fitting(each):
+                if row in wanted_by or row in self._lost:
+                    continue
+                wanted_by[row] = each
+                if row in self._holders:
+                    looking.append(self._holders[row])
+                    continue
+                free: int | None = row
+                while free is not None:
+                    holder = wanted_by[free]
+                    before = self._held.get(holder)
+                    self._hold(holder, free)
+                    free = before
+                return True
+        self._lost |= wanted_by.keys()  # what was looked at in vain is so for later ones too
+        return False
+
+    def _hold(self, number: int, row: int) -> None:
+        if row not in self._holders:
+            self.left.remove(row)
+        self._holders[row], self._held[number] = number, row
+
+    def _fitting(self, number: int) -> list[int]:
+        if number not in self._known:
+            rows = enumerate(self._found)
+            self._known[number] = [n for n, row in rows if _fits(self._expected[number], row)]
+        return self._known[number]
 
 
 def _fits(expected: Row, found: Row) -> bool:

@@ -46,6 +46,8 @@ class Accumulator(ABC):
 
     #: Whether the parts of a row can be taken back from those of others.
     additive: ClassVar[bool] = False
+    #: Whether parts are of whole numbers, or single values: what leaves a window leaves nothing behind.
+    rolls: ClassVar[bool] = False
 
     def __init__(
         self,

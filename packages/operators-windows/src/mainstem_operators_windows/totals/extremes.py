@@ -10,6 +10,8 @@ from mainstem_operators_windows.totals.accumulator import FLOATS, Accumulator, A
 class Extreme(OneValue):
     """The least, or the greatest; NaN is the greatest number."""
 
+    rolls = True
+
     @property
     def once(self) -> bool:
         return True

@@ -17,7 +17,7 @@ EXACTLY = Context(prec=4 * DIGITS, rounding=ROUND_HALF_UP)
 
 
 class Count(Accumulator):
-    additive = True
+    additive = rolls = True
 
     @classmethod
     def inputs(cls, asked: Asked) -> list[str]:
@@ -45,7 +45,7 @@ class Count(Accumulator):
 class Sum(Accumulator):
     """Sums and averages of integers and decimals, exactly."""
 
-    additive = True
+    additive = rolls = True
 
     @classmethod
     def inputs(cls, asked: Asked) -> list[str]:
