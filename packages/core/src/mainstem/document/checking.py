@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from mainstem.contracts.options import write_duration
 from mainstem.document.model import Document, OperatorNode, SinkNode, SourceNode
-from mainstem.document.reading import Path_, Written, read_text
+from mainstem.document.reading import QUOTES, Path_, Written, read_text
 from mainstem.errors import DocumentError, article, nearest
 
 M = TypeVar("M", bound=BaseModel)
@@ -66,6 +66,10 @@ def _report(
             if "with" in allowed:
                 below = f"An option of the plugin stands below `with`: `with: {{{loc[-1]}: ...}}`."
                 hint = f"{hint} {below}".lstrip()
+            if not hint and re.search(
+                r"[ ()]", str(loc[-1])
+            ):  # the rest of a value, cut at a comma
+                hint = QUOTES
             hint = hint or f"Known keys: {', '.join(sorted(allowed))}."
             message = f"unknown key {loc[-1]!r}"
             places.append(full)

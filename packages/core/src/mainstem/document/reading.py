@@ -20,6 +20,7 @@ from mainstem.errors import DocumentError, Problem
 
 #: No number of a document needs more; Python writes none of over 4,300 digits.
 _MOST_BITS = 1024
+QUOTES = "Inside { } a value with commas, brackets or ${...} stands in quotes."
 #: More values than this, aliases expanded, is an attack or a mistake; so are more bytes or levels.
 MOST_VALUES, MOST_BYTES, MOST_LEVELS = 20_000, 2**20, 100
 #: Halves of characters, as escapes make them; also bytes of the environment that are not UTF-8.
@@ -104,7 +105,9 @@ def read_text(text: str, *, file: str = "", folder: Path | None = None) -> Writt
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         message = f"not YAML: {error.problem or error.context}"
-        raise DocumentError([Problem(message, "", file, line, column)]) from None
+        lines = text.split("\n")
+        hint = QUOTES if 0 < line <= len(lines) and "{" in lines[line - 1] else ""
+        raise DocumentError([Problem(message, "", file, line, column, hint)]) from None
     except (YAMLError, ValueError) as error:
         raise DocumentError([Problem(f"not YAML: {error}", file=file)]) from None
     except RecursionError:

@@ -14,7 +14,7 @@ from typing import Any
 from mainstem.document.reading import MOST_BYTES, NO_TEXT, Path_, Written, read_regular
 from mainstem.document.scrubber import Scrubber
 
-_REFERENCE = re.compile(r"\$\$|\$\{([^}]*)\}")
+_REFERENCE = re.compile(r"\$\$|\$\{([^}]*)\}|\$\{")
 _FORM = re.compile(r"(env):([A-Za-z_]\w*)(?::-(.*))?|(file):(.+)", re.DOTALL)
 #: A scalar with a reference in it, for the JSON Schema.
 PATTERN = r"\$\{(env|file):"
@@ -39,7 +39,7 @@ def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:
     def walk_found(match: re.Match[str], path: Path_) -> str:
         if match.group() == "$$":
             return "$"
-        form = _FORM.fullmatch(match.group(1))
+        form = _FORM.fullmatch(match.group(1) or "")
         if form is None:
             message = f"{match.group()!r} is no reference; expected ${{env:NAME}} or ${{file:PATH}}"
             written.problems.append(written.problem(message, path, hint="Write $$ for a plain $."))
