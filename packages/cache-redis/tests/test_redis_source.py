@@ -215,8 +215,15 @@ def test_trimmed_entries_of_a_consumer_that_is_gone_are_told(redis_server, clien
     with receiver(redis_server, stream, value="n") as made:
         object.__setattr__(made.options, "claim_after", made.options.claim_after * 0)
         found = take(made, 4, 3)
-    assert sorted(told(found)) == [(1, each) for each in ids[:3]]
-    assert [message.value for message in found if not message.refused] == [b"3"]
+        assert sorted(told(found)) == [(1, each) for each in ids[:3]]
+        assert [message.value for message in found if not message.refused] == [b"3"]
+    with receiver(redis_server, stream, value="n") as made:  # nothing of that was stored
+        object.__setattr__(made.options, "claim_after", made.options.claim_after * 0)
+        found = take(made, 4, 3)
+        assert sorted(told(found)) == [(1, each) for each in ids[:3]]
+        made.acknowledge(found)
+        assert take(made, 1, 0.5) == []
+    assert client.xpending(stream, "readers")["pending"] == 0
 
 
 def test_a_stream_that_is_made_anew_is_told(redis_server, client, stream):

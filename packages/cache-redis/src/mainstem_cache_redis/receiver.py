@@ -259,16 +259,31 @@ class RedisReceiver(Receiver):
         for stream in self._turns():
             if room - len(found) <= 0:
                 break
-            given = (stream, self.options.group, self._consumer, idle, "0-0", "COUNT")
-            answer = self._answer(("XAUTOCLAIM", *given, room - len(found)))
+            given = (stream, self.options.group, self._consumer, idle)
+            gone, there = self._pending_of(stream, idle, room - len(found))
+            if gone:
+                # Claimed, they would be nobody's, and forgotten if this dies before it is told.
+                found += self._messages([(stream.encode(), [(id_, None) for id_ in gone])])
+                entries = self._answer(("XCLAIM", *given, *there)) if there else []
+                found += self._messages([(stream.encode(), [e for e in entries if e is not None])])
+                continue
+            answer = self._answer(("XAUTOCLAIM", *given, "0-0", "COUNT", room - len(found)))
             entries = [entry for entry in answer[1] if entry is not None]
             if (
                 None in answer[1]
             ):  # so servers before 7 tell one that was trimmed, which is pending here now
                 self._pending[stream] = b"0"
-            gone = [(id_, None) for id_ in (answer[2] if len(answer) > 2 else ())]
-            found += self._messages([(stream.encode(), [*entries, *gone])])
+            since = [(id_, None) for id_ in (answer[2] if len(answer) > 2 else ())]
+            found += self._messages([(stream.encode(), [*entries, *since])])
         return found
+
+    def _pending_of(self, stream: str, idle: int, most: int) -> tuple[list[bytes], list[bytes]]:
+        """Return the ids of entries that somebody has had for too long: those trimmed, and the others."""
+        asked = ("XPENDING", stream, self.options.group, "IDLE", idle, "-", "+", most)
+        ids = [each[0] for each in self._answer(asked)]
+        entries = self._answers([("XRANGE", stream, id_, id_) for id_ in ids]) if ids else []
+        gone = [id_ for id_, entry in zip(ids, entries, strict=True) if entry == []]
+        return gone, [id_ for id_ in ids if id_ not in gone]
 
     def _asking(self, room: int) -> tuple[Any, ...]:
         return ("XREADGROUP", "GROUP", self.options.group, self._consumer, "COUNT", room)
