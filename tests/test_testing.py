@@ -82,6 +82,7 @@ def test_differences_are_printed_as_a_table_and_end_with_exit_1(pipeline):
     assert (result.exit_code, "1 passed, 0 failed" in result.output) == (0, True)
     result = CliRunner().invoke(app, ["test", str(pipeline.file), "-k", "none of these"])
     assert result.exit_code == 1
+    assert "no test has 'none of these' in its name" in result.output
 
 
 def test_messages_and_typed_rows_can_be_given(pipeline):

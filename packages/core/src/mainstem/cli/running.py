@@ -165,6 +165,8 @@ def run_tests_of(
             if result.differences:
                 console.print(as_table(result.differences))
     failed = sum(not result.passed for result in results)
+    if only and not results:
+        typer.echo(f"no test has {only!r} in its name", err=True)
     if format is Form.TEXT:
         console.print(f"{len(results) - failed} passed, {failed} failed", highlight=False)
     if failed or not results:

@@ -56,7 +56,7 @@ class TestFile(Options):
         None, description="The document; `x.yaml` beside `x.test.yaml` when left out."
     )
     env: dict[str, str] = option(dict, description="What environment variables hold meanwhile.")
-    tests: dict[str, Case] = option(description="The tests, by name.")
+    tests: dict[str, Case] = option(min_length=1, description="The tests, by name.")
 
 
 def read_tests(file: Path) -> tuple[TestFile, Path]:
