@@ -179,9 +179,8 @@ def _torn(history: History, file: Path) -> bool:
     data = file.read_bytes()
     if _short(file, len(data)):
         return True
-    if _sums_fit(
-        file, data
-    ):  # also where it has fewer sources than the one before: documents change
+    # Whole, also where it has fewer sources than the one before: documents change.
+    if _sums_fit(file, data):
         return False
     lines = data.strip(b"\0\n ").split(b"\n")
     if file.parent.name == "offsets":  # the version, the settings, each source's offset
