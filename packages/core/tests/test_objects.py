@@ -169,3 +169,32 @@ def test_what_a_format_of_maps_can_not_write_is_told(kind, told):
     check_maps(read_columns("x MAP<TIMESTAMP,ARRAY<STRUCT<a: INT>>>, y INT"), "cbor")
     with pytest.raises(OptionError, match=f"cbor has no {told}, as column x"):
         check_maps(read_columns(f"x {kind}"), "cbor")
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrow", "given", "key"),
+    [
+        (
+            "TIMESTAMP",
+            pa.timestamp("us", "UTC"),
+            datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+            ("at", 10**6),
+        ),
+        (
+            "TIMESTAMP_NTZ",
+            pa.timestamp("us"),
+            datetime(1970, 1, 1, 0, 0, 1),
+            "1970-01-01T00:00:01.000000",
+        ),
+        ("DATE", pa.date32(), date(1970, 1, 2), "1970-01-02"),
+    ],
+)
+def test_keys_of_maps_may_be_times(kind, arrow, given, key):
+    """Pass: they are written as values of their types are."""
+    rows = ObjectRows(
+        read_columns(f"m MAP<{kind},INT>"),
+        lambda value: repr(value).encode(),
+        lambda at: ("at", at),
+    )
+    values, reasons = rows.write(pa.array([[(given, 1)]], pa.map_(arrow, pa.int32())))
+    assert (values.to_pylist(), reasons) == ([repr({"m": {key: 1}}).encode()], [None])

@@ -87,6 +87,7 @@ def test_old_lines_are_of_the_last_year_that_can_be():
         (b"<1>1 9999-12-31T23:59:59-14:00 h a p i -", "beyond the years"),
         (b'<1>1 - h a p i [x y="1" message', "structured data"),
         (b"<1>1 - h a p i nothing", "structured data"),
+        (b'<1>1 - h a p i [x y="1"][x z="2"]', "an element twice"),
         (b"<1>\xff", "not UTF-8"),
         (b"", "empty"),
         (None, "null"),

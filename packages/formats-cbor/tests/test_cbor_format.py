@@ -12,9 +12,7 @@ import pyarrow as pa
 import pytest
 from mainstem.builtin.decode import Decode
 from mainstem.builtin.decoding import opened
-from mainstem.columns import read_columns
 from mainstem.registry import Registry
-from mainstem_formats_cbor.values import writer
 from mainstem_testkit import MapFormatSuite
 
 AT = datetime(2024, 2, 29, 1, 2, 3, 456789, UTC)
@@ -179,20 +177,3 @@ def test_times_at_the_ends_of_the_calendar_are_told():
     assert None not in read(values[:2], "b INT", unknown="rest")[1]
     huge = cbor2.dumps({"at": 10**309})
     assert read([huge], "at TIMESTAMP", times={"unit": "ms"})[1] == ["at is no TIMESTAMP"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "arrow", "key"),
-    [
-        ("TIMESTAMP", pa.timestamp("us", "UTC"), AT),
-        ("TIMESTAMP_NTZ", pa.timestamp("us"), "2024-02-29T01:02:03.456789"),
-        ("DATE", pa.date32(), "2024-02-29"),
-    ],
-)
-def test_keys_of_maps_may_be_times(kind, arrow, key):
-    """Pass: as values of these types are written."""
-    given = {"TIMESTAMP": AT, "TIMESTAMP_NTZ": AT.replace(tzinfo=None), "DATE": AT.date()}[kind]
-    maps = pa.array([[(given, 1)]], pa.map_(arrow, pa.int32()))
-    values, reasons = writer(read_columns(f"m MAP<{kind},INT>"))(maps)
-    assert reasons == [None]
-    assert cbor2.loads(values[0].as_py()) == {"m": {key: 1}}

@@ -10,9 +10,7 @@ import pyarrow as pa
 import pytest
 from mainstem.builtin.decode import Decode
 from mainstem.builtin.decoding import opened
-from mainstem.columns import read_columns
 from mainstem.registry import Registry
-from mainstem_formats_msgpack.values import writer
 from mainstem_testkit import MapFormatSuite
 
 AT = datetime(2024, 2, 29, 1, 2, 3, 456789, UTC)
@@ -113,20 +111,3 @@ def test_whole_numbers_are_floats_where_they_are_exact():
         ("DOUBLE", [True, True, True, False]),
     ):
         assert [reason is None for reason in read(values, f"f {kind}")[1]] == wanted
-
-
-@pytest.mark.parametrize(
-    ("kind", "arrow", "key"),
-    [
-        ("TIMESTAMP", pa.timestamp("us", "UTC"), msgpack.Timestamp(1_709_168_523, 456_789_000)),
-        ("TIMESTAMP_NTZ", pa.timestamp("us"), "2024-02-29T01:02:03.456789"),
-        ("DATE", pa.date32(), "2024-02-29"),
-    ],
-)
-def test_keys_of_maps_may_be_times(kind, arrow, key):
-    """Pass: as values of these types are written."""
-    given = {"TIMESTAMP": AT, "TIMESTAMP_NTZ": AT.replace(tzinfo=None), "DATE": AT.date()}[kind]
-    maps = pa.array([[(given, 1)]], pa.map_(arrow, pa.int32()))
-    values, reasons = writer(read_columns(f"m MAP<{kind},INT>"))(maps)
-    assert reasons == [None]
-    assert msgpack.unpackb(values[0].as_py(), strict_map_key=False) == {"m": {key: 1}}

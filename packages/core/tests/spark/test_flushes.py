@@ -59,12 +59,8 @@ def test_runs_with_nothing_new_do_not_make_the_next_rows_late(minutes, more):
     assert counted(minutes) == [("12:00", 2), ("12:01", 1), ("12:02", 1)]
 
 
-@pytest.mark.in_turn
-def test_after_a_rollback_later_rows_are_not_late_and_a_flush_closes_again_what_it_had_closed(
-    pipeline,
-):
-    """Pass: taken back to the first of three runs, and to before its flush, the next run gives all minutes as they
-    were, each once."""
+def of_steps(pipeline):
+    """Write a document whose source can be taken back."""
     watermark = {"column": "at", "delay": "1 minute"}
     pipeline.document(
         trigger={"available_now": True, "flush": True},
@@ -72,6 +68,15 @@ def test_after_a_rollback_later_rows_are_not_late_and_a_flush_closes_again_what_
         operators={"minute": {"use": "minutes", "from": "event"}},
         sinks={"out": pipeline.sink("out", "minute")},
     )
+
+
+@pytest.mark.in_turn
+def test_after_a_rollback_later_rows_are_not_late_and_a_flush_closes_again_what_it_had_closed(
+    pipeline,
+):
+    """Pass: taken back to the first of three runs, and to before its flush, the next run gives all minutes as they
+    were, each once."""
+    of_steps(pipeline)
     ends = []
     plan = pipeline.plan()
     history = History(plan.query_folder("minute"))
@@ -102,13 +107,7 @@ def test_an_event_time_beyond_the_years_of_python_ends_no_run(minutes):
 @pytest.mark.in_turn
 def test_after_a_rollback_a_row_that_does_not_come_again_makes_none_late(pipeline):
     """Pass: a date of 2099 is rolled back and taken out; the next run's rows are counted, and none is late."""
-    watermark = {"column": "at", "delay": "1 minute"}
-    pipeline.document(
-        trigger={"available_now": True, "flush": True},
-        sources={"event": {"use": "steps", "with": {"path": "./in"}, "watermark": watermark}},
-        operators={"minute": {"use": "minutes", "from": "event"}},
-        sinks={"out": pipeline.sink("out", "minute")},
-    )
+    of_steps(pipeline)
     pipeline.feed("0.txt", ["2026-01-01T12:00:10+00:00"])
     pipeline.run()
     plan = pipeline.plan()

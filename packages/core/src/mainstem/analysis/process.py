@@ -14,7 +14,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 from mainstem.analysis.requests import Analyse, Answer, Request
 
@@ -81,8 +81,8 @@ class Process:
         self._missing = missing
         self._process: subprocess.Popen[str] | None = None
         self._gone = False
-        #: What it says beside its answers.
-        self._words = TemporaryFile()  # noqa: SIM115  # closed with the process
+        #: What it says beside its answers, once it is started.
+        self._words: IO[bytes] | None = None
 
     def __call__(self, requests: Sequence[Request]) -> list[Answer | None]:
         """Return the answers to requests; None for each where the process can't be had."""
@@ -104,6 +104,8 @@ class Process:
 
     def _said(self) -> str:
         """Return the last line that the process has said, behind a colon."""
+        if self._words is None:
+            return ""
         self._words.seek(0)
         lines = self._words.read().decode(errors="replace").strip().splitlines()
         return f": {lines[-1][:_LONGEST]}" if lines else ""
@@ -113,6 +115,7 @@ class Process:
             java = os.environ.get("JAVA_HOME")
             if not (java or shutil.which("java")):
                 raise OSError("no Java")
+            self._words = TemporaryFile()  # noqa: SIM115  # closed with the process
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "mainstem.analysis.worker"],
                 stdin=subprocess.PIPE,
@@ -125,7 +128,8 @@ class Process:
 
     def close(self) -> None:
         """End the process."""
-        self._words.close()
+        if self._words is not None:
+            self._words.close()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             try:

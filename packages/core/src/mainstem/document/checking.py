@@ -66,9 +66,8 @@ def _report(
             if "with" in allowed:
                 below = f"An option of the plugin stands below `with`: `with: {{{loc[-1]}: ...}}`."
                 hint = f"{hint} {below}".lstrip()
-            if not hint and re.search(
-                r"[ ()]", str(loc[-1])
-            ):  # the rest of a value, cut at a comma
+            # The rest of a value, perhaps, that was cut at a comma.
+            if not hint and re.search(r"[ ()]", str(loc[-1])):
                 hint = QUOTES
             hint = hint or f"Known keys: {', '.join(sorted(allowed))}."
             message = f"unknown key {loc[-1]!r}"

@@ -116,7 +116,9 @@ def _new(facility: int, severity: int, found: re.Match[str]) -> tuple[Any, ...] 
             end = element.end()
         if not end or rest[end : end + 1] not in ("", " "):
             return "its structured data is not that of RFC 5424"
-        data, rest = list(dict(data).items()), rest[end:]
+        if len(dict(data)) < len(data):
+            return "its structured data has an element twice"
+        rest = rest[end:]
     elif rest[:1] == "-" and rest[1:2] in ("", " "):
         rest = rest[1:]
     else:
