@@ -65,8 +65,11 @@ def publish(
 
 
 def publish_a_status(server: Any, subject: str, code: int) -> None:
-    """Publish a message whose headers begin with a status, as the server's own words do."""
-    head = b"NATS/1.0 %d\r\n\r\n" % code
+    """Publish a message whose headers begin with a status, as the server's own words do.
+
+    Servers of today take it away before they keep the message.
+    """
+    head = b"NATS/1.0 %d\r\na: b\r\n\r\n" % code
     put = b"HPUB %s %d %d\r\n%s\r\n" % (subject.encode(), len(head), len(head), head)
     with socket.create_connection(("127.0.0.1", server.port), 10) as made:
         made.sendall(b'CONNECT {"headers":true,"verbose":false}\r\n' + put + b"PING\r\n")

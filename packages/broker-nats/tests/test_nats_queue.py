@@ -10,6 +10,7 @@ import time
 
 import pytest
 from mainstem import PermanentError, TransientError
+from mainstem_broker_nats.inboxes import Raw
 from mainstem_broker_nats.source.options import JetStreamQueueOptions
 from mainstem_broker_nats.source.queue import JetStreamQueue
 from mainstem_broker_nats.source.queue_receiver import GoingOn, QueueReceiver
@@ -352,3 +353,15 @@ def test_a_message_that_looks_like_the_servers_word_is_a_message(nats, receivers
     assert [message.value for message in found] == [b"", b"", b"", b"behind"]
     receiver.acknowledge(found)
     assert info(nats, stream).state.messages == 0
+
+
+def test_the_servers_word_has_a_status_and_no_reply():
+    """Pass: a message is none, with a status too, should a server ever keep one."""
+    status = b"NATS/1.0 404 No Messages\r\n\r\n"
+    assert Raw(b"_INBOX.a.b", b"", b"", status).is_status
+    for reply, headers in (
+        (b"$JS.ACK.s", status),
+        (b"$JS.ACK.s", None),
+        (b"", b"NATS/1.0\r\na: b\r\n\r\n"),
+    ):
+        assert not Raw(b"s.a", reply, b"", headers).is_status

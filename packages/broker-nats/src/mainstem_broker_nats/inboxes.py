@@ -19,8 +19,8 @@ class Raw(NamedTuple):
     def is_status(self) -> bool:
         """Whether it is what the server says of a pull.
 
-        A message of the stream can have a status for its first line, too, and always has a reply, by
-        which it is acknowledged.
+        A message of the stream has no status, unless a server keeps one that its publisher gave it, and
+        always a reply, by which it is acknowledged.
         """
         return self.headers is not None and self.headers[8:9] == b" " and not self.reply
 
