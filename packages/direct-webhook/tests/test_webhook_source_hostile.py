@@ -620,7 +620,7 @@ def resident(pid):
 @pytest.mark.in_turn
 def test_broken_and_forged_requests_are_refused(count, tmp_path):
     """Pass: none is answered with 2xx or 5xx, nothing is stored, the process lives, its memory grows by
-    less than 16 MiB after the first tenth; and then a signed request is stored."""
+    less than 8 MiB after the first tenth; and then a signed request is stored."""
     given = options(paths=GITHUB, limits={**QUICK, "idle_time": "2 s"})
     (process,) = WebhookSource(given).processes("rows", tmp_path)
     statuses = Counter()
@@ -632,7 +632,7 @@ def test_broken_and_forged_requests_are_refused(count, tmp_path):
         asyncio.run(bombard(given.port, count, 2, statuses))
         grown = resident(pid) - before
         assert taking.running
-        assert grown < 16 * 2**20, f"grown by {grown >> 10} KiB"
+        assert grown < 8 * 2**20, f"grown by {grown >> 10} KiB"
         answered = [status for status in statuses if status[:1] in "25" and status]
         assert not answered, statuses
         assert statuses["not connected"] == 0, statuses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import ssl
 from collections.abc import Callable, Iterable
@@ -24,6 +25,8 @@ _WAITING = 8
 _OF_HEADS, _OF_A_BODY = 1024, 16 * 1024
 #: How many bytes of all connections may wait to be parsed; whoever brings more is cut off.
 _HELD = 64 * 1024 * 1024
+#: How many connections may have ended before what they leave is freed.
+_ENDED = 2048
 #: What says how a body ends.
 _FRAMING = (b"content-length", b"transfer-encoding")
 #: What is called by uvicorn or httptools, and replaced here.
@@ -76,10 +79,21 @@ class _Parser:
 
 
 class Held:
-    """How many bytes wait to be parsed, of all connections of a server."""
+    """What all connections of a server hold: bytes that wait to be parsed, and those that have ended.
+
+    A transport of asyncio's has its own methods, so only the search for garbage frees it. By the count of
+    new objects that comes late: those that were open at one search wait for ten more.
+    """
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.ended = 0
+
+    def free(self) -> None:
+        """Free the connections that have ended, where they are many."""
+        if self.ended >= _ENDED:
+            self.ended = 0
+            gc.collect()
 
 
 class Protocol(HttpToolsProtocol):
@@ -134,6 +148,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
+        self.held.ended += 1
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -289,14 +304,16 @@ def protocol_of(limits: Limits) -> type[Protocol]:
     return type("LimitedProtocol", (Protocol,), {"limits": limits, "held": Held()})
 
 
-async def reap(connections: Iterable[Any], limits: Limits) -> None:
-    """Cut off clients whose time is over, for ever."""
+async def reap(connections: Iterable[Any], kind: type[Protocol]) -> None:
+    """Cut off clients whose time is over, and free what ended connections leave, for ever."""
+    limits = kind.limits
     shortest = min(limits.head_time, limits.body_time, limits.idle_time).total_seconds()
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(min(1.0, shortest / 4))
         for connection in list(connections):
             connection.reap(loop.time())
+        kind.held.free()
 
 
 def server_context(

@@ -152,7 +152,7 @@ class Server:
         connections: Any = self._server.server_state.connections
         application.connections = connections
         others = [
-            asyncio.create_task(reap(connections, options.limits)),
+            asyncio.create_task(reap(connections, self._protocol)),
             asyncio.create_task(_tell(application, handover)),
         ]
         handover.tell("serving")  # who comes before we accept waits in the kernel
@@ -268,6 +268,7 @@ def main() -> None:
         return
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    gc.freeze()
     gc.set_threshold(_GARBAGE)
     asyncio.run(serve(options, server, pipe))
 
