@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -118,10 +121,41 @@ def sync_tree(folder: Path) -> None:
     Raises:
         OSError: the disk fails.
     """
-    for path, _, names in os.walk(folder):
-        for name in names:
-            sync_file(Path(path, name))
-        sync_folder(Path(path))
+    begin_sync(
+        found
+        for path, _, names in os.walk(folder)
+        for found in (*(Path(path, name) for name in names), Path(path))
+    )()
+
+
+def begin_sync(paths: Iterable[Path]) -> Callable[[], None]:
+    """Begin to make files, and the names in folders, safe on disk; those that are gone need nothing.
+
+    They are synced at the same time, in no order: a file system has one journal, and brings what many
+    wait for to the disk in little more time than what one waits for.
+
+    Returns:
+        What waits until all are safe; it raises OSError if the disk fails.
+    """
+    threads = _threads(os.getpid())
+    begun = [threads.submit(_sync, path, os.O_RDONLY) for path in paths]
+
+    def wait() -> None:
+        failures = [failure for each in begun if (failure := each.exception()) is not None]
+        if failures:
+            raise failures[0]
+
+    return wait
+
+
+#: How many files are synced at a time.
+_AT_A_TIME = 16
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """Return the threads that sync; a process that was forked has none of those before it."""
+    return ThreadPoolExecutor(_AT_A_TIME, f"sync-{process}")
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.checkpoints import copy
 from mainstem.run.runner import run
 from mainstem.run.session import settings
+from mainstem.run.syncing import Syncing
 
 
 def parts(pipeline, **changes):
@@ -279,15 +281,23 @@ def test_a_sink_is_told_whether_an_earlier_run_had_planned_the_batch(pipeline, m
 def test_what_was_planned_is_on_disk_before_the_sink_and_that_before_the_next_batch(
     pipeline, monkeypatch
 ):
-    """Pass: offsets, then the rows, then their place in the sink; then, before the next, that it is done."""
-    done = []
+    """Pass: offsets, then the rows, then their place in the sink; then, before the next rows, that it is
+    done. What a batch leaves of state is safe before Spark calls the batch done."""
+    done, early = [], []
     fsync = os.fsync
 
     def noted(file):
-        done.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        path = str(Path(f"/proc/self/fd/{file}").readlink())
+        if "/offsets/" in path or "/commits/" in path:
+            time.sleep(0.2)
         fsync(file)
+        done.append(path)
+
+    def written(self):
+        self._waits.append(lambda: early.append(not (self._folder / "commits" / "0").exists()))
 
     monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(Syncing, "written", written)
     lines = {"path": "./in", "format": "message", "max_files": 1}
     pipeline.document(
         sources={"lines": {"use": "files", "with": lines}},
@@ -303,6 +313,8 @@ def test_what_was_planned_is_on_disk_before_the_sink_and_that_before_the_next_ba
     first = at("lines/offsets/0")
     rows = at(".out.staging/", first)
     place = next(n for n, path in enumerate(done) if n > rows and path.endswith("/out"))
-    commit = at("lines/commits/0", place)
-    assert commit < at("lines/offsets/1")
-    assert at("sources/") < first
+    more = at(".out.staging/", place)
+    assert place < at("lines/commits/0") < more
+    assert place < at("lines/offsets/1") < more
+    assert at("sources/") < rows
+    assert early == [True, False]

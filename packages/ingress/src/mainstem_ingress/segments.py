@@ -17,7 +17,6 @@ import json
 import os
 import struct
 import time
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ import pyarrow as pa
 from mainstem import failpoint
 from mainstem.columns import arrow_type
 from mainstem.durable import open_private, sync_folder
+from zlib_ng.zlib_ng import crc32  # thirty times as fast as zlib's own
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Columns, Message, Values
@@ -315,7 +315,7 @@ def write(folder: Path, header: Header, batch: pa.RecordBatch, suffix: str = SUF
 
 def ending(rows: memoryview, told: bytes) -> bytes:
     """Return what follows the rows in a file: the header, given as JSON, and the end."""
-    return told + _END.pack(len(told), zlib.crc32(told), zlib.crc32(rows), _MARK)
+    return told + _END.pack(len(told), crc32(told), crc32(rows), _MARK)
 
 
 def remove_torn(folder: Path) -> None:
@@ -333,7 +333,7 @@ def open_segment(file: Path) -> tuple[Header, pa.RecordBatch]:
     try:
         data = file.read_bytes()
         header, rows, checksum = _parts(file, memoryview(data))
-        if zlib.crc32(rows) != checksum:
+        if crc32(rows) != checksum:
             raise _damaged(file, "its rows are not what was written")
         batch = pa.ipc.open_file(pa.py_buffer(rows)).get_batch(0)
     except FileNotFoundError:
@@ -378,7 +378,7 @@ def _parts(file: Path, data: memoryview) -> tuple[Header, memoryview, int]:
     if start < 0:
         raise _CutError("it is cut off")
     told = data[start : -_END.size]
-    if zlib.crc32(told) != checksum:
+    if crc32(told) != checksum:
         raise ValueError("its header is not what was written")
     return _header(file, bytes(told)), data[:start], of_rows
 

@@ -5,12 +5,12 @@ Each ends with a checksum (CRC-32) of its name, its layout and its bytes, looked
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import polars as pl
 from mainstem.durable import DamagedError
+from zlib_ng.zlib_ng import crc32  # thirty times as fast as zlib's own
 
 from mainstem_keyed_state.directory import Directory, Layout
 from mainstem_keyed_state.loaded_pages import Declared
@@ -63,7 +63,7 @@ def opened(name: Name, kept: Entry | None) -> Entry | None:
 
 
 def _checksum(name: Name, layout: int, data: bytes) -> bytes:
-    return zlib.crc32(data, zlib.crc32(f"{name} {layout}".encode())).to_bytes(_CHECKSUM, "big")
+    return crc32(data, crc32(f"{name} {layout}".encode())).to_bytes(_CHECKSUM, "big")
 
 
 _CHECKSUM = 4

@@ -133,6 +133,7 @@ class Batches:
             self._sampling.take(made, batch_id, self.counts[batch_id], self._sink_frame)
         finally:
             made.release()
+        self._syncing.settle()
         failpoint("run.after-batch")
 
     def _begin(
@@ -183,6 +184,7 @@ class Batches:
             retried=batch_id <= self._planned,
         )
         assert sink.delivery is not None  # noqa: S101
+        self._syncing.settle()
         refused = sink.delivery.write(sink.sink, frame, batch)
         if refused is not None:
             return {"rejected": self._refused(made, sink, refused)}

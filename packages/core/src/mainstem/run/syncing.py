@@ -2,7 +2,7 @@
 
 Spark renames its files into place, and leaves it to the system when they reach the disk. After a loss
 of power a batch that a sink has could then be planned anew with other rows, or what a source has let go
-of be wanted once more. So the runner syncs, each with its folder:
+of be wanted once more. So the runner syncs, each with its folder, and beside its other work:
 
 - what was planned (`offsets/N`, and what Spark's sources note of it) before a sink is given batch N
 - the state that a batch leaves before Spark calls the batch done
@@ -18,9 +18,10 @@ import os
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
-from mainstem.durable import sync_file, sync_folder
+from mainstem.durable import begin_sync
 from mainstem.history import History
 
 #: Of Hadoop's files of checksums: the bytes before them, of each, and for how many bytes each is.
@@ -36,46 +37,50 @@ class Syncing:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[str, set[str]] = {}
-        self._begun = False
+        self._known: dict[str, set[Path]] = {}
+        self._waits: list[Callable[[], None]] = []
 
     def planned(self, batch: int) -> None:
-        """Sync what batch `batch` was planned with; nothing has been written of it yet.
-
-        Raises:
-            OSError: the disk fails.
-        """
-        if not self._begun:
-            for folder in (self._folder, *self._folder.parents[:3]):
-                sync_folder(folder)
+        """Begin to sync what batch `batch` was planned with, and that the one before is done."""
+        paths = []
+        if not self._known:
+            paths += [self._folder, *self._folder.parents[:3]]
             # Made when the first batch is planned: Spark does not go on without it.
-            self._sync_new("state")
-            self._begun = True
-        sync_record(self._folder / "commits" / str(batch - 1))
-        self._sync_new("sources")
-        sync_record(self._folder / "offsets" / str(batch))
+            paths += self._new("state")
+        paths += [
+            *_record(self._folder / "commits" / str(batch - 1)),
+            *self._new("sources"),
+            *_record(self._folder / "offsets" / str(batch)),
+        ]
+        self._waits.append(begin_sync(paths))
 
     def written(self) -> None:
-        """Sync the state that a batch leaves; all its rows are written, and Spark has not noted that.
+        """Begin to sync the state that a batch leaves; all its rows are written."""
+        self._waits.append(begin_sync(self._new("state")))
+
+    def settle(self) -> None:
+        """Wait until all that was begun is on disk.
 
         Raises:
             OSError: the disk fails.
         """
-        self._sync_new("state")
+        waits, self._waits = self._waits, []
+        for wait in waits:
+            wait()
 
-    def _sync_new(self, part: str) -> None:
-        """Sync what came below a folder since the last time."""
-        present: set[str] = set()
+    def _new(self, part: str) -> list[Path]:
+        """Return what came below a folder since the last time, with the folders that it is in."""
+        found: list[Path] = []
+        present: set[Path] = set()
         known = self._known.get(part, set())
         for path, folders, names in os.walk(self._folder / part):
-            files = {f"{path}/{name}" for name in names if not name.endswith(".tmp")}
-            here = files | {f"{path}/{name}" for name in folders}
-            for file in files - known:
-                sync_file(Path(file))
+            files = {Path(path, name) for name in names if not name.endswith(".tmp")}
+            here = files | {Path(path, name) for name in folders}
             if here - known:
-                sync_folder(Path(path))
+                found += [*(files - known), Path(path)]
             present |= here
         self._known[part] = present
+        return found
 
 
 def sync_done(folder: Path) -> None:
@@ -86,18 +91,12 @@ def sync_done(folder: Path) -> None:
     """
     last = History(folder).last()
     if last is not None:
-        sync_record(folder / "commits" / str(last))
+        begin_sync(_record(folder / "commits" / str(last)))()
 
 
-def sync_record(file: Path) -> None:
-    """Sync a record of Spark's, with its checksums and its name; one that is gone needs nothing.
-
-    Raises:
-        OSError: the disk fails.
-    """
-    sync_file(file)
-    sync_file(_checksums(file))
-    sync_folder(file.parent)
+def _record(file: Path) -> tuple[Path, ...]:
+    """Return what has to be synced of a record of Spark's: its checksums and its name too."""
+    return file, _checksums(file), file.parent
 
 
 def mend(folder: Path, *, stateful: bool) -> None:
