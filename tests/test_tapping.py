@@ -58,6 +58,7 @@ def rows(trial, name, after=0):
     return [row["row"] for row in found["rows"]]
 
 
+@pytest.mark.in_turn
 def test_who_looks_sees_some_rows_of_each_batch_and_nothing_is_counted_twice(shop):
     """Pass: of an operator, a sink and what has state; secrets are hidden, and what was refused too."""
     seen = ("kept", "out", "by_minute", "order.rejected", "bad", "reasons", "told")
@@ -91,6 +92,7 @@ def test_who_looks_sees_some_rows_of_each_batch_and_nothing_is_counted_twice(sho
         assert rows(trial, "kept", after) == []
 
 
+@pytest.mark.in_turn
 def test_what_was_refused_is_shown_where_a_run_shows_rows(shop):
     """Pass: the newest first, with reason and payload, whether or not somebody looks."""
     with shop(show_rows=True) as trial:

@@ -261,6 +261,7 @@ def test_every_expected_row_finds_one_if_there_are_enough():
     assert differences([{"a": 1}] * 500, [{"a": 1, "b": n} for n in range(499)]) == ([{"a": 1}], [])
 
 
+@pytest.mark.in_turn
 def test_thousands_of_rows_are_compared_while_one_waits():
     """Pass: in order, in disorder, and alike, some of them missing."""
     rows = [{"n": n, "m": n % 7} for n in range(3000)]

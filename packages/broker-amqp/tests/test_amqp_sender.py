@@ -87,6 +87,7 @@ def test_properties_and_bodies_of_all_sizes_arrive(broker, make):
 # -- refused ------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_unroutable_messages_are_refused_and_no_others(broker, make):
     """Pass: each message to a queue that is not there is refused once, by its own token."""
     queue, publisher = broker.queue(), make(in_flight=200)
@@ -374,6 +375,7 @@ def test_a_client_with_its_certificate_publishes(secured, make):
     assert [token for token, _ in publisher.refusals] == [0]
 
 
+@pytest.mark.in_turn
 def test_a_broker_signed_by_another_is_not_trusted(secured, make):
     """Pass: told at once."""
     publisher = tls_publisher(secured, make, ca=f"{secured.certificates}/other.pem")

@@ -150,6 +150,7 @@ def test_what_is_larger_than_a_request_is_refused(pubsub, topic, subscription):
 # -- leases -------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_what_waits_to_be_stored_stays_hidden(pubsub, topic, subscription):
     """Pass: for longer than its lease nobody else gets a message that a receiver has; let go, it comes at once."""
     pubsub.publish(topic, [{"data": b"1"}])

@@ -134,6 +134,7 @@ def test_a_server_that_is_not_trusted_is_told(login):
         ((503, {"error": "server_error"}), "Trans"),
     ],
 )
+@pytest.mark.in_turn
 def test_a_login_that_is_refused_is_told(login, tokens, answer, told):
     """Pass: refused for good is an error for good; who gives tokens and can't now is asked again."""
     tokens.answer = answer

@@ -118,6 +118,7 @@ def test_what_no_queue_takes_is_refused(elasticmq, name, change, why):
         assert sorted(m.value for m in taken(made, 2)) == [b"0", b"2"]
 
 
+@pytest.mark.in_turn
 def test_what_waits_to_be_stored_stays_hidden(elasticmq):
     """Pass: for longer than `visibility`; once the receiver is closed others see it at once."""
     name = f"q-{uuid.uuid4().hex}"

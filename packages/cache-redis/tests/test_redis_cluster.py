@@ -139,6 +139,7 @@ def write(options, prefix, sets, deletes=(), run=1):
     return refused
 
 
+@pytest.mark.in_turn
 def test_slots_are_those_of_redis(redis_cluster):
     """Pass: of plain names, of tags, of braces that are none; and names beside them have the same."""
     with client(redis_cluster.all[0]) as asked:

@@ -112,6 +112,7 @@ def test_a_group_can_begin_with_what_comes(redis_server, client, stream):
         assert [message.value for message in take(made, 1)] == [b"new"]
 
 
+@pytest.mark.in_turn
 def test_what_another_consumer_holds_is_taken_over_once_it_is_silent(redis_server, client, stream):
     """Pass: entries of a consumer that is gone come; those of one that is at work do not."""
     for number in range(4):

@@ -16,6 +16,7 @@ from mysql_tables import Taking
 TABLES = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING"}}
 
 
+@pytest.mark.in_turn
 def test_a_table_is_read_again(place, tmp_path):
     """Pass: from a condition on, by requests that are forgotten once they are stored; wrong conditions, pauses."""
     check_read_again(lambda **given: Taking(place.options(**given)), place.sql, tmp_path)

@@ -46,6 +46,7 @@ def quoted(name):
 
 
 @strategies("staged", "idempotent")
+@pytest.mark.in_turn
 def test_hostile_names_of_schemas(place, how):
     """Pass: the tables are made, filled and cleared up in the schema, and nowhere else."""
     if place.product == "sqlite":

@@ -227,6 +227,7 @@ def test_many_gaps_are_waited_for_at_once():
     assert numbers_of(found, "MANY") == ([17, 18, 19], [])
 
 
+@pytest.mark.in_turn
 def test_what_is_behind_a_lost_message_is_not_lost_with_it():
     """Five thousand are missing, two of them nobody has, and one of two servers says nothing. Pass: these two are told."""
     port = free_port()

@@ -331,6 +331,7 @@ def test_wrong_options_are_told(given, told):
         SocketSourceOptions.model_validate(given)
 
 
+@pytest.mark.in_turn
 def test_many_messages_at_once_are_taken_in_parts(place):
     """Pass: of connections full of line ends no more is taken at once than one more read beyond what is stored
     together, each has its turn, and all comes."""

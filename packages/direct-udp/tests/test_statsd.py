@@ -175,6 +175,7 @@ def test_all_at_once_is_as_one_by_one(lines):
     assert quick == [{n: v for n, v in row.items() if n != "__line"} for row in whole]
 
 
+@pytest.mark.in_turn
 def test_a_million_random_datagrams_end_nothing():
     """Ten thousand at a time, of random bytes and of random parts of lines. Pass: rows or refused lines."""
     noise = random.Random(5)

@@ -209,6 +209,7 @@ def document(pipeline, service, *, sinks=("out",), on=None, **more):
     )
 
 
+@pytest.mark.in_turn
 def test_rows_come_out_once_each_with_their_answer_or_refused(spark, tmp_path, service):
     pipeline = document(PipelineFolder(tmp_path), service)
     service.answers["/customers/2"] = [404]

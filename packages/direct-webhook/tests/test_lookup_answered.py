@@ -33,6 +33,7 @@ def results(folder, **tests):
     return {result.name: result for result in run_tests(file)}
 
 
+@pytest.mark.in_turn
 def test_rows_get_the_answers_of_the_test(tmp_path):
     """Pass: a key's answer in the types of the schema, and nothing for keys that no row has."""
     expect = {

@@ -160,6 +160,7 @@ def test_a_schema_that_a_message_claims_does_no_harm(field):
     assert reason.startswith("its schema: ")
 
 
+@pytest.mark.in_turn
 def test_records_of_nothing_within_each_other_take_no_time():
     """Pass: forty levels of two each are skipped as what they are."""
     inner = {"type": "record", "name": "T0", "fields": []}

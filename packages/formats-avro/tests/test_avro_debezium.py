@@ -198,6 +198,7 @@ def test_values_that_are_not_in_the_message_are_refused(files):
     assert reasons[0].startswith("name is not in the message")
 
 
+@pytest.mark.in_turn
 def test_a_registry_numbers_values_and_keys(files, apicurio, request):
     """Pass: schemas with more fields are resolved; an unknown number is refused."""
     topic = f"{request.node.name}-{time.time_ns()}"

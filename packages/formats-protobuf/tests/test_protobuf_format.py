@@ -564,6 +564,7 @@ def test_many_pieces_are_read_in_bounded_time():
     assert len(rows[3]["apart"]) == many
 
 
+@pytest.mark.in_turn
 def test_deep_messages_are_read_in_bounded_time(tmp_path):
     """Pass: lists in lists in lists; a wide message that is there often; many fields that nobody knows."""
     numbers = " ".join(f"int32 a{n} = {n};" for n in range(2, 22))

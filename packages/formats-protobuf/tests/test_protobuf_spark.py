@@ -66,6 +66,7 @@ def by_java(folder, values):
     return [(base64.b64decode(text).decode(), base64.b64decode(again)) for text, again in pairs]
 
 
+@pytest.mark.in_turn
 def test_there_and_back_and_through_java(spark, tmp_path):
     """Pass: what is written is read as it was, here and by Java; what that writes is the same bytes."""
     frame = spark.sql(ROWS)

@@ -70,6 +70,7 @@ def payments(pipeline):
     return made
 
 
+@pytest.mark.in_turn
 def test_a_pattern_over_payments(payments):
     """Pass: rows in the order of their time over batches; a match with its measures; what took too long, with how far it came;
     what came too late."""
@@ -256,6 +257,7 @@ def explained(pipeline, *more):
     return ended.output
 
 
+@pytest.mark.in_turn
 def test_what_became_of_rows_is_explained(payments):
     """Pass: each row of a key with its variables, what began, ended and matched with it, and why not."""
     payments.document()

@@ -105,6 +105,7 @@ def outcomes(driver: Any, name: str | None = None) -> Any:
     EVENTS, st.lists(st.integers(0, 24), max_size=4), st.booleans(),
     st.lists(st.sampled_from(TEXTS), min_size=1, max_size=4),
 )  # fmt: skip
+@pytest.mark.in_turn
 def test_each_pattern_matches_as_if_it_were_alone(events, cuts, paged, texts):
     """Pass: the matches and timeouts of each are those of `match` with it; ids tell all apart."""
     kind = Paged if paged else Driver

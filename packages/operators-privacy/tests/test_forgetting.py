@@ -363,6 +363,7 @@ def forget(pipeline, *subjects, how="--yes"):
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
+@pytest.mark.in_turn
 def test_the_command_destroys_keys(pipeline):
     """Pass: of each store once; who had none is told; a document without keys too."""
     document(pipeline)

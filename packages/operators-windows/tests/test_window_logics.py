@@ -411,6 +411,7 @@ def test_a_row_at_the_end_of_a_session_is_part_of_it_whenever_it_comes():
 
 @settings(deadline=None, max_examples=20)
 @given(rows=ROWS)
+@pytest.mark.in_turn
 def test_whole_numbers_roll_to_what_is_added_up_anew(rows):
     """Pass: counts and sums alone, which roll, are those beside a list, which does not."""
     alone = Windowing(["k"], ACCUMULATORS[:2], ("from", "to"), LATE)

@@ -66,6 +66,7 @@ def numbers(pipeline):
     return sorted(str(row["n"]) for row in pipeline.rows("out"))
 
 
+@pytest.mark.in_turn
 def test_refused_rows_are_sent_again_once(refused):
     """Pass: listed with their reason and without what they hold; shown whole; after the document was mended those that are chosen come
     out, once, whoever asks again and whatever runs are made; one that is refused again is refused again."""

@@ -335,7 +335,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             taker.connect(came[-1].cursor)
             self.check(taker.take_rest(), [])
 
-    @proves("server", waits=True)
+    @proves("server", dear=True)
     def test_a_server_that_stands_still_hangs_nobody(self) -> None:
         """Calls return or raise while the server stands still; afterwards nothing is lost."""
         with self._five_taken() as (server, taker, taken):

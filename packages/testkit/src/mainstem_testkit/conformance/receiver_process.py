@@ -14,7 +14,7 @@ from mainstem_testkit.conformance.suite import proves
 class ReceiverProcessSuite(ReceivingSuite):
     """What is stored when its process ends."""
 
-    @proves("crashes", waits=True)
+    @proves("crashes", dear=True)
     def test_one_message_and_a_kill(self) -> None:
         """1 message, idle, kill -9, restart: stored once, and nothing is left at the external system."""
         self._not_lossy()

@@ -227,7 +227,7 @@ class SenderSuite(Suite):
             later.join()
         self.check(range(30), once=False)
 
-    @proves("connections")
+    @proves("connections", dear=True)
     def test_a_server_that_is_gone_is_waited_for_until_it_is_given_up(self) -> None:
         """While it is down a batch fails after `give_up`, with the reason; with it back, all arrive."""
         server = self._server()
@@ -248,7 +248,7 @@ class SenderSuite(Suite):
 
     # -- crashes ----------------------------------------------------------------------------
 
-    @proves("crashes")
+    @proves("crashes", dear=True)
     def test_a_kill_at_each_crash_point_loses_nothing(self) -> None:
         """Killed at each point that it passes, and the batch sent again: all of it is there."""
         trace = self.place / "points"
