@@ -166,6 +166,18 @@ def test_what_was_relied_on_stays_whatever_it_is(tmp_path):
     assert len(names(folder, "offsets")) == 6
 
 
+def test_a_whole_record_of_a_pyspark_that_names_no_sources_stays(tmp_path):
+    """Pass: also without checksums that fit; one that ends too early goes, as of any other."""
+    plain = OFFSETS.replace("v2", "v1", 1).replace("\ns:", "\n")
+    for cut in (0, 1, 9):
+        folder = records(tmp_path / f"q{cut}", 3, 2)
+        for batch in range(3):
+            put(folder / "offsets" / str(batch), plain)
+        (folder / "offsets" / "2").write_text(plain[: len(plain) - cut])
+        mend(folder, stateful=False)
+        assert ("2" in names(folder, "offsets")) == (cut == 0)
+
+
 def test_a_whole_record_of_fewer_sources_stays(tmp_path):
     """Pass: planned under a changed document, it is kept by its checksums: a sink may have the batch."""
     folder = records(tmp_path / "q", 3, 2)

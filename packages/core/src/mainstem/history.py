@@ -1,6 +1,7 @@
 """What Spark's checkpoint of a query tells, read without Spark.
 
-- `offsets/N`: planned before batch N began; its last lines are `source:offset`
+- `offsets/N`: planned before batch N began; its last lines are `source:offset`, of PySpark before 4.3 the
+  offsets alone, in the order of `source-order`, which is ours
 - `commits/N`: written when batch N was done, with the watermark of the next
 - `sources/NAME/`: what a source itself keeps; `state/OPERATOR/PARTITION/VERSION.*`: state after the
   batch VERSION - 1
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.contracts.abilities import Reached
+from mainstem.durable import read_whole
 from mainstem.event_time import from_millis
 
 #: A version of a partition's state: whole, or what changed since the one before.
@@ -65,15 +67,36 @@ class History:
             ValueError: the record can't be read.
         """
         version, settings, *lines = _lines(self.folder / "offsets" / str(batch))
-        if version != "v2":
+        if version == "v2":
+            told = [line.partition(":")[::2] for line in lines]
+        elif version == "v1":
+            order = self.source_order()
+            if len(order) != len(lines):
+                raise ValueError(f"offsets/{batch} has {len(lines)} sources, and not {len(order)}")
+            told = list(zip(order, lines, strict=True))
+        else:
             raise ValueError(f"offsets/{batch} has the unknown version {version!r}")
-        ends = {}
-        for line in lines:
-            name, _, offset = line.partition(":")
-            ends[name] = None if offset in ("-", "") else json.loads(offset)
+        ends = {name: None if end in ("-", "") else json.loads(end) for name, end in told}
         facts = json.loads(settings)
         partitions = int(facts.get("conf", {}).get("spark.sql.shuffle.partitions", 0))
         return Offsets(ends, _time(facts.get("batchWatermarkMs")), partitions)
+
+    @property
+    def order_file(self) -> Path:
+        """Where the order of the sources is kept, if Spark's records do not name them."""
+        return self.folder / "source-order"
+
+    def source_order(self) -> list[str]:
+        """Return the names of the sources, in the order of Spark's records that do not name them.
+
+        Raises:
+            ValueError: it is not on record.
+        """
+        try:
+            found = json.loads(read_whole(self.order_file))
+        except FileNotFoundError:
+            raise ValueError("it names no sources, and their order is not on record") from None
+        return [str(name) for name in found]
 
     def planned_at(self, batch: int) -> int:
         """Return when a batch was planned, its clock however often it is run: milliseconds since 1970.

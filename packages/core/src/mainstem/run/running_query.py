@@ -29,6 +29,7 @@ from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.idleness import Idleness
 from mainstem.run.lag import Measuring, query_lags, summed
 from mainstem.run.latest import LatestEvent
+from mainstem.run.source_order import keep_order
 from mainstem.run.telling import can_refuse, told
 from mainstem.run.watermarks import Watermarks
 
@@ -105,6 +106,7 @@ class RunningQuery:
             check_streaming(streaming, self._query.output_mode)
         except Exception as error:
             raise self._explained(error) from error
+        keep_order(self.history, streaming)
         Batches(self._plan, self._query, frames, self._checkpoint, self._samples).check(streaming)
 
     def _frames(
@@ -140,6 +142,7 @@ class RunningQuery:
         watermarks = self.watermarks(waiting)
         frames = self._frames(watermarks=watermarks, waiting=waiting)
         streaming = frames.streaming(self._query.tail)
+        keep_order(self.history, streaming)
         self._batches = Batches(self._plan, self._query, frames, self._checkpoint, self._samples)
         trigger = self._plan.document.trigger
         writer = (

@@ -187,7 +187,8 @@ def _torn(history: History, file: Path) -> bool:
         known = [] if before is None else file.with_name(str(before)).read_bytes().split(b"\n")
         if len(lines) < max(3, len(known)):
             return True
-        lines[-1] = lines[-1].partition(b":")[2]
+        if lines[0] != b"v1":  # which names no sources
+            lines[-1] = lines[-1].partition(b":")[2]
     elif len(lines) < 2:  # the version, and what is noted
         return True
     try:
