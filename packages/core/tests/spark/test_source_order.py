@@ -42,6 +42,17 @@ def test_offsets_are_read_by_the_order_that_was_kept(tmp_path, spark, older):
     keep_order(history, streams(spark, tmp_path, "z", "a", "m"))
 
 
+def test_streams_of_a_query_in_sql_are_in_the_order_of_its_definitions(tmp_path, spark, older):
+    """Pass: as Spark numbers them: what `WITH` defines first, and each once, however often it is read."""
+    for name in ("a", "b"):
+        streams(spark, tmp_path, name).createOrReplaceTempView(f"order_{name}")
+    both = "SELECT value FROM order_a UNION ALL SELECT value FROM order_a"
+    query = f"WITH x AS (SELECT value, uuid() FROM order_b) {both} UNION ALL SELECT value FROM x"
+    history = History(tmp_path / "q")
+    keep_order(history, spark.sql(f"{query} UNION ALL SELECT value FROM x"))
+    assert history.source_order() == ["b", "a"]
+
+
 @pytest.mark.parametrize("now", [["a", "z"], ["z"], ["z", "a", "m"], ["z", "b"]])
 def test_another_order_is_refused_once_a_batch_is_planned(tmp_path, spark, older, now):
     """Pass: both orders are told, and the old one stays; before the first batch the new one is kept."""
@@ -69,8 +80,9 @@ def test_records_that_nobody_can_read_are_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_what_an_older_pyspark_has_begun_a_newer_one_refuses(tmp_path, spark, begun):
+def test_what_an_older_pyspark_has_begun_a_newer_one_refuses(tmp_path, spark, begun, monkeypatch):
     """Pass: if a batch was planned; else it starts as if nothing were there."""
+    monkeypatch.setattr(pyspark, "__version__", "4.3.0")
     history = History(tmp_path / "q")
     history.folder.mkdir()
     write_whole(history.order_file, json.dumps(["a"]))

@@ -56,8 +56,9 @@ def keep_order(history: History, streaming: DataFrame) -> None:
 
 
 def _order(streaming: DataFrame) -> list[str]:
-    """Return the names of a frame's streams in the order in which Spark numbers them."""
-    plan = streaming._jdf.queryExecution().analyzed()
-    leaves = plan.collectLeaves()
+    """Return the names of a frame's streams in the order in which Spark numbers them, each once."""
+    leaves = streaming._jdf.queryExecution().analyzed().collectLeaves()
     found = [leaves.apply(number) for number in range(leaves.size())]
-    return [str(leaf.sourceIdentifyingName().name()) for leaf in found if leaf.isStreaming()]
+    # What a `WITH` names is a leaf wherever it is read, and has its streams where it is defined.
+    streams = [leaf for leaf in found if "StreamingRelation" in leaf.getClass().getSimpleName()]
+    return list(dict.fromkeys(str(leaf.sourceIdentifyingName().name()) for leaf in streams))
