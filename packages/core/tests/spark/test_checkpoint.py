@@ -49,6 +49,7 @@ def test_a_sink_can_be_added_and_gets_what_comes_from_then_on(pipeline):
 
 
 @pytest.mark.in_turn
+@pytest.mark.usefixtures("sources_by_name")
 def test_a_source_and_a_stateless_step_can_be_added(pipeline):
     """Pass: over both runs each row of each source comes out once."""
     source = {"format": "jsonlines", "schema": "k STRING"}
