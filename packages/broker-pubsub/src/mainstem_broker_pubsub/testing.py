@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mainstem_testkit.server import Server, fetched
+from mainstem_testkit.server import Server, fetched, receive
 
 PROJECT = "mainstem-tests"
 _PATIENCE = 5.0
+#: How HTTP/2 begins, with settings of which none is named; the server answers with its own.
+_FRAME = 9
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 
 class PubSub(Server):
@@ -32,8 +35,9 @@ class PubSub(Server):
         return [str(self._program()), str(self.port)], {}
 
     def answers(self) -> bool:
-        with self.connect():
-            return True
+        with self.connect() as connection:
+            connection.sendall(_GREETING)
+            return bool(receive(connection, _FRAME))
 
     def _program(self) -> Path:
         return fetched("pubsub", "fake", "Google's fake of Pub/Sub")
