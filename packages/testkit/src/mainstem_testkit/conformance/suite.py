@@ -48,7 +48,8 @@ def proves(
     """Say which claim a standard test proves; the report lists tests by claim.
 
     Args:
-        dear: it takes many runs or processes, so it is run in turn, and of a variant only with all.
+        dear: it takes many runs, kills processes or stops the server, so it is run in turn, and of a
+            variant only with all.
         runs: it takes a few runs on Spark, so it is run in turn.
         waits: it waits for what may still come, so it is run in turn where that takes long (`quiet`).
         shown_by: the mechanisms of which their own tests show the same: for a component on one of them
