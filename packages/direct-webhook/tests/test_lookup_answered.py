@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from mainstem import DocumentError
 from mainstem.testing.running import run_tests
 
 DOCUMENT = {
@@ -56,14 +58,21 @@ def test_rows_get_the_answers_of_the_test(tmp_path):
 
 
 @pytest.mark.parametrize(("answers", "words"), [
-    ({}, "known asks an external system. Say what that answers"),
+    ({}, "known asks an external system\n    Say what that answers"),
     ({"orders": []}, "there is no node that asks an external system 'orders'"),
     ({"known": [{**ANSWER, "nmae": "x"}]}, "there is no column nmae"),
     ({"known": [{"customer": 7, "name": "x"}]}, "day, by which it is asked, is null"),
-    ({"known": [{**ANSWER, "since": "soon"}]}, "since is no DATE"),
     ({"known": [ANSWER, {**ANSWER, "name": "x"}]}, "there is an answer for that key already"),
 ])  # fmt: skip
 def test_answers_that_can_not_be_are_told(tmp_path, answers, words):
-    """Pass: the test fails by an error that names the node or the column."""
+    """Pass: an error with its line that names the node or the column, before anything runs."""
+    with pytest.raises(DocumentError, match=re.escape(words)) as caught:
+        results(tmp_path, wrong={"steps": STEPS, "answers": answers, "expect": {"out": []}})
+    assert all(problem.line for problem in caught.value.problems)
+
+
+def test_an_answer_of_another_type_is_told(tmp_path):
+    """Pass: the test fails by an error that names the column."""
+    answers = {"known": [{**ANSWER, "since": "soon"}]}
     found = results(tmp_path, wrong={"steps": STEPS, "answers": answers, "expect": {"out": []}})
-    assert words in found["wrong"].error
+    assert "since is no DATE" in found["wrong"].error

@@ -59,8 +59,8 @@ class TestFile(Options):
     tests: dict[str, Case] = option(min_length=1, description="The tests, by name.")
 
 
-def read_tests(file: Path) -> tuple[TestFile, Path]:
-    """Return a file of tests, and the path of its document.
+def read_tests(file: Path) -> tuple[TestFile, Written, Path]:
+    """Return a file of tests, what is written where in it, and the path of its document.
 
     Raises:
         DocumentError: with every problem found.
@@ -73,4 +73,4 @@ def read_tests(file: Path) -> tuple[TestFile, Path]:
     if name == file.name:
         problem = written.problem("names no `document`", ())
         raise DocumentError([problem])
-    return found, file.parent / name
+    return found, written, file.parent / name

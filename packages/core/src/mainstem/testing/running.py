@@ -8,15 +8,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.errors import MainstemError, PipelineError
+from mainstem.errors import MainstemError
 from mainstem.plan.build import make_plan
 from mainstem.plan.derive import on_this_machine
 from mainstem.plan.model import Plan
 from mainstem.run.session import start
+from mainstem.testing.checking import check, moment
 from mainstem.testing.comparing import Row, differences
 from mainstem.testing.model import Case, Step, read_tests
 from mainstem.testing.trial import Trial
@@ -66,9 +66,10 @@ def run_tests(file: Path, only: str = "") -> Iterator[Result]:
     Raises:
         DocumentError: the file or the document is wrong.
     """
-    tests, document = read_tests(file)
+    tests, written, document = read_tests(file)
     with _environment(tests.env):
         plan = on_this_machine(make_plan(document), _QUICK)
+        check(tests, written, plan)
         spark: SparkSession | None = None
         for name, case in tests.tests.items():
             if only not in name:
@@ -117,7 +118,7 @@ def _play(plan: Plan, case: Case, folder: Path, spark: SparkSession) -> list[Dif
                 for source, rows in (step.rows or {}).items():
                     trial.feed(source, rows)
                 for node, time_ in (step.advance or {}).items():
-                    trial.advance(node, _time(node, time_))
+                    trial.advance(node, moment(time_))
             else:
                 trial.crash()
             trial.batch()
@@ -127,14 +128,6 @@ def _play(plan: Plan, case: Case, folder: Path, spark: SparkSession) -> list[Dif
             if missing or unexpected:
                 found.append(Difference(output, missing, unexpected))
         return found
-
-
-def _time(node: str, text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        message = f"advance {node}: expected an ISO 8601 time, not {text!r}"
-        raise PipelineError(message) from None
 
 
 def as_table(differences: list[Difference]) -> Any:

@@ -87,7 +87,7 @@ class Given(Source):
             PipelineError: a row has a column that the source has not.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        made = [self._row(row, output) for row in rows]
+        made = [self.row(row, output) for row in rows]
         lines = [json.dumps(row) + "\n" for row in made]
         self._files += 1
         hidden = self._folder / f".{self._files:010}"
@@ -100,7 +100,12 @@ class Given(Source):
         hidden = [name for name in self._shape.identity if name not in known]
         return columns + [Column(name, "string") for name in hidden]
 
-    def _row(self, given: Any, output: str) -> dict[str, Any]:
+    def row(self, given: Any, output: str = "") -> dict[str, Any]:
+        """Return what is put there for a row.
+
+        Raises:
+            PipelineError: it has a column that the source has not.
+        """
         self._fed += 1
         if output:
             shape = self.outputs[output]

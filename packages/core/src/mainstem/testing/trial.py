@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.contracts.abilities import Answerable, Recorded
+from mainstem.contracts.abilities import Recorded
 from mainstem.contracts.components import Operator
 from mainstem.document.model import Trigger
-from mainstem.errors import OptionError, PipelineError, nearest
+from mainstem.errors import OptionError, PipelineError
 from mainstem.observation.reporter import Silent
 from mainstem.observation.samples import Samples
 from mainstem.plan.derive import derive
 from mainstem.plan.model import Plan, SinkNode, Stream
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.runner import Run
-from mainstem.testing.stand_ins import Given, Kept, standing_in
+from mainstem.testing import checking
+from mainstem.testing.stand_ins import Kept, standing_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,16 +59,11 @@ class Trial:
         show_rows: bool = False,
     ) -> None:
         self.samples = Samples(show_rows=show_rows)
-        self._given = {
-            name: Given(name, node.source, folder / "given" / name)
-            for name, node in plan.written.items()
-            if node.kind == "source"
-        }
+        self._given = checking.stand_ins(plan, folder / "given")
         self._kept: dict[str, Kept] = {}
         sinks = [standing_in(sink, self._keep(sink)) for sink in plan.sinks() if not sink.shadow]
-        known = [*plan.written, *(f"{n}.{o}" for n, x in plan.written.items() for o in x.outputs)]
         for output in outputs:
-            _check("sink or output", output, known)
+            _check("sink or output", output, checking.outputs(plan))
             if output not in self._kept:
                 sinks.append(self._at(plan, output))
         self._plan = derive(
@@ -100,9 +96,7 @@ class Trial:
         Raises:
             PipelineError: there is no such source, or it has no such column.
         """
-        given = self._given.items()
-        known = [*self._given, *(f"{name}.{o}" for name, each in given for o in each.outputs)]
-        _check("source", source, known)
+        _check("source", source, checking.feeds(self._given))
         name, _, output = source.partition(".")
         self._given[name].feed(rows, output)
 
@@ -112,11 +106,9 @@ class Trial:
         Raises:
             PipelineError: there is no such node, or it has no watermark.
         """
-        timed = [name for name, each in self._plan.nodes.items() if each.watermark]
-        _check("node with a watermark", node, timed)
-        when = to if to.tzinfo else to.replace(tzinfo=UTC)
+        _check("node with a watermark", node, checking.timed(self._plan))
         for query in self._running().queries:
-            query.watermarks().advance(node, when)
+            query.watermarks().advance(node, to)
 
     def crash(self) -> None:
         """Take back the commit of each query's last batch, as a crash before it would."""
@@ -174,24 +166,15 @@ def _answered(
     plan: Plan, answers: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> dict[str, Operator]:
     """Return what takes the place of each operator that asks an external system."""
-    asking = {
-        name: node.component
-        for name, node in plan.written.items()
-        if isinstance(node.component, Answerable)
-    }
-    for name in answers:
-        _check("node that asks an external system", name, list(asking))
-    for name in asking:
-        if name not in answers:
-            raise PipelineError(
-                f"{name} asks an external system. Say what that answers: `answers: {{{name}: [...]}}`"
-            )
+    asking = checking.asking(plan)
     found: dict[str, Operator] = {}
-    for name, operator in asking.items():
+    for name in dict.fromkeys((*answers, *asking)):
         try:
-            found[name] = operator.answered(answers[name])
+            if name not in answers:
+                raise checking.unanswered(name)
+            found[name] = checking.answered(name, answers[name], asking)
         except OptionError as error:
-            raise PipelineError(f"answers, {name}: {error}") from None
+            raise PipelineError(f"answers, {name}: {error}. {error.hint}".strip()) from None
     for name, node in plan.written.items():
         whole = found.get(node.step_of)
         if isinstance(whole, Recorded) and (first := whole.recorded()) is not None:
@@ -199,7 +182,8 @@ def _answered(
     return found
 
 
-def _check(what: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        hint = nearest(name, known) or f"There are: {', '.join(known)}."
-        raise PipelineError(f"there is no {what} {name!r}. {hint}")
+def _check(what: str, name: str, among: Sequence[str]) -> None:
+    try:
+        checking.known(what, name, among)
+    except OptionError as error:
+        raise PipelineError(f"{error}. {error.hint}") from None
