@@ -182,6 +182,24 @@ def test_a_table_that_is_changed_so_that_it_can_not_be_followed_ends_the_run(
     assert len(taking.stored) == (3 if first else 2)
 
 
+def test_a_table_that_is_made_anew_meanwhile_ends_the_run(place):
+    """Pass: told when a run goes on, for the log says nothing of it, and what was given of the one before would stay."""
+    make_orders(place)
+    options = place.options(tables=SHOP)
+    with Taking(options) as taking:
+        taking.load()
+        cursor = taking.cursor
+    with Taking(options, cursor) as taking:
+        place.sql("INSERT INTO orders VALUES (1, 'a', 1)")
+        taking.until(lambda: bool(taking.stored))
+        cursor = taking.cursor
+    place.sql("ALTER TABLE orders RENAME TO gone")
+    place.sql("CREATE TABLE orders (LIKE gone INCLUDING ALL)")
+    place.sql(f"ALTER PUBLICATION {place.name} SET TABLE orders")
+    with pytest.raises(PermanentError, match="is another table than the one this checkpoint has"):
+        Taking(options, cursor).__enter__()
+
+
 def test_a_key_that_is_moved_is_told_or_ends_the_run(place):
     """Pass: where the log no longer tells the key of before, an update that gives another one is no update."""
     place.sql(
@@ -465,8 +483,8 @@ def test_tables_that_can_not_be_followed_are_told(place, setting, tables, told):
 
 
 def test_publications_that_leave_something_out_are_told(place):
-    """Pass: one without the table, one of inserts alone, one with a condition, one of partitions, and none where none may
-    be made; each with the statement that mends it, which does."""
+    """Pass: one without the table, one of inserts alone, one with a condition, one without a column that is wanted, one of
+    partitions, and none where none may be made; each with the statement that mends it, which does."""
     make_orders(place)
     place.sql("CREATE TABLE sales (id INT PRIMARY KEY) PARTITION BY LIST (id)")
     place.sql("CREATE TABLE one PARTITION OF sales FOR VALUES IN (1)")
@@ -485,6 +503,13 @@ def test_publications_that_leave_something_out_are_told(place):
     assert mend == f'ALTER PUBLICATION "{name}" ADD TABLE "{name}"."orders"'
     place.sql(f"ALTER PUBLICATION {name} ADD TABLE orders WHERE (id > 5)")
     assert "leaves out rows" in told(SHOP)
+    place.sql(f"ALTER PUBLICATION {name} SET TABLE orders (id, name)")
+    assert "leaves out total of" in told(SHOP)
+    named = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING"}}
+    with Taking(place.options(tables=named, create=False)) as taking:
+        taking.load()
+        place.sql("INSERT INTO orders VALUES (77, 'listed', 7)")
+        taking.until(lambda: changes(taking.stored)[-1:] == [("insert", 77, "listed")])
     place.sql(f"ALTER PUBLICATION {name} SET TABLE sales")
     assert "publish_via_partition_root" in told({"sales": {"key": ["id"], "schema": "id INT"}})
     place.sql(f"ALTER PUBLICATION {name} SET TABLE orders")

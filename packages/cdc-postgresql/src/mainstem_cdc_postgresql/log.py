@@ -301,7 +301,12 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
 
     def place(self) -> dict[str, Any]:
         stream = self._stream
-        return {"system": stream.system, "timeline": stream.timeline, "began": stream.began}
+        return {
+            "system": stream.system,
+            "timeline": stream.timeline,
+            "began": stream.began,
+            "oids": {name: table.oid for name, table in self.tables.items()},
+        }
 
     def estimate(self, table: str) -> int | None:
         return self.tables[table].estimate(self._connection)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from mainstem import PermanentError, TransientError, failpoint
 from mainstem_cdc import START_OVER, GapError
@@ -34,12 +35,14 @@ class Place:
         began: where in the log that history began.
         log: behind which place in the log it goes on, and the change in the transaction that is there.
         tables: as `SnapshotThenLog` wrote it.
+        oids: the tables that were followed, by their names in the document.
     """
 
     system: str
     tables: str
     timeline: int = 0
     began: int = 0
+    oids: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def log(self) -> int:
@@ -163,6 +166,10 @@ def prepare(
     stream.identify()  # it may have been promoted since the connection was made
     for table in tables:
         table.find(connection)
+        if place is not None and place.oids.get(table.name, table.oid) != table.oid:
+            raise PermanentError(
+                f"{table.sql} is another table than the one this checkpoint has followed; {START_OVER}"
+            )
     _publish(connection, options, tables)
     slot = _slot(connection, options.slot)
     try:
@@ -290,11 +297,15 @@ def _publish(
             f"the publication {name} leaves out some kinds of changes: ALTER PUBLICATION {quoted(name)} "
             "SET (publish = 'insert, update, delete, truncate')"
         )
-    filtered = "rowfilter IS NOT NULL" if filters == "t" else "false"
+    limits = (
+        "rowfilter IS NOT NULL, array_to_string(attnames, chr(1))"
+        if filters == "t"
+        else "false, NULL"
+    )
     there = {
-        (space, table): limited == "t"
-        for space, table, limited in connection.query(
-            f"SELECT schemaname, tablename, {filtered} FROM pg_publication_tables WHERE pubname = "
+        (space, table): (limited == "t", None if columns is None else str(columns).split("\1"))
+        for space, table, limited, columns in connection.query(
+            f"SELECT schemaname, tablename, {limits} FROM pg_publication_tables WHERE pubname = "
             f"{literal(name)}"
         )
     }
@@ -309,7 +320,14 @@ def _publish(
                 f"{table.sql} is not in the publication {name}: ALTER PUBLICATION {quoted(name)} "
                 f"ADD TABLE {table.sql}"
             )
-        if there[table.namespace, table.table]:
+        limited, columns = there[table.namespace, table.table]
+        if missing := table.unpublished(columns):
+            raise PermanentError(
+                f"the publication {name} leaves out {', '.join(missing)} of {table.sql}, and changes "
+                f"would come without: ALTER PUBLICATION {quoted(name)} DROP TABLE {table.sql}, and ADD TABLE "
+                f"{table.sql} without a list of columns; or leave them out of `schema`"
+            )
+        if limited:
             raise PermanentError(
                 f"the publication {name} leaves out rows of {table.sql}: rows that come and go with its "
                 "condition are no changes of the table. Leave the condition to a step of the document"

@@ -137,6 +137,16 @@ class PostgreSQLTable(Table):
             )
         }
 
+    def unpublished(self, columns: Sequence[str] | None) -> list[str]:
+        """Return the wanted columns that the table has and a publication leaves out.
+
+        Args:
+            columns: those of the publication; None for all.
+        """
+        if columns is None:
+            return []
+        return [name for name in self.columns if name in self._there and name not in columns]
+
     def layout(self, relation: Relation) -> list[int | None]:
         """Return where the columns are in the rows of a table as it is now.
 
