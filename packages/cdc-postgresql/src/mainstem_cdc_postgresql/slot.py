@@ -324,8 +324,8 @@ def _publish(
         if missing := table.unpublished(columns):
             raise PermanentError(
                 f"the publication {name} leaves out {', '.join(missing)} of {table.sql}, and changes "
-                f"would come without: ALTER PUBLICATION {quoted(name)} DROP TABLE {table.sql}, and ADD TABLE "
-                f"{table.sql} without a list of columns; or leave them out of `schema`"
+                f"would come without: ALTER PUBLICATION {quoted(name)} DROP TABLE {table.sql}, and ADD "
+                f"TABLE {table.sql} without a list of columns; or leave them out of `schema`"
             )
         if limited:
             raise PermanentError(
