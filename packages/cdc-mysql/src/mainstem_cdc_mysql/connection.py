@@ -101,11 +101,18 @@ class Connection:
     def query(
         self, sql: str, seconds: float = 0.0, meanwhile: Callable[[], None] = _nothing
     ) -> list[Row]:
-        """Run a statement and return its rows.
+        """Run a statement and return its rows; see `first_rows`."""
+        return self.first_rows(sql, seconds, meanwhile, None)[0]
+
+    def first_rows(
+        self, sql: str, seconds: float, meanwhile: Callable[[], None], most: int | None
+    ) -> tuple[list[Row], int]:
+        """Run a statement; return its first rows, and how many bytes these have.
 
         Args:
             seconds: how long the server may take beyond `answer_timeout`.
             meanwhile: called once a second during that time.
+            most: behind so many bytes, rows are left out; None for all rows, uncounted.
 
         Raises:
             TransientError, PermanentError: it failed; the words are the server's.
@@ -118,8 +125,17 @@ class Connection:
                 meanwhile()
                 if time.monotonic() > until:
                     break
-            connection._read_query_result()
-            return list(connection._result.rows or ())
+            connection._read_query_result(unbuffered=most is not None)
+            result = connection._result
+            if most is None:
+                return list(result.rows or ()), 0
+            found: list[Row] = []
+            size = 0
+            while size < most and (row := result._read_rowdata_packet_unbuffered()) is not None:
+                size += sum(map(len, filter(None, row)))
+                found.append(row)
+            result._finish_unbuffered_query()  # the server sends all: what is left is thrown away
+            return found, size
         except pymysql.Error as error:
             raise self._failure(error) from None
         except OSError as error:
