@@ -15,6 +15,7 @@ from mainstem.cli import doctor as doctor_module
 from mainstem.cli import machine
 from mainstem.cli.doctor import check_folder, check_jars, doctor, examine
 from mainstem.cli.machine import Check, check_clock, check_pandas, check_python
+from mainstem.run import class_archive
 from packaging.requirements import Requirement
 
 SECRET = "hunter2-swordfish"
@@ -126,6 +127,36 @@ def test_a_machine_that_lacks_nothing_is_told_so(fake):
         text, code = doctor(file)
         assert code == 0
         assert text.endswith("Nothing is in the way of a run.\n")
+
+
+def test_an_archive_of_classes_is_found_unless_others_could_have_written_it(fake, monkeypatch):
+    """Pass: what Java would be told, and nothing where there is no archive, no Java, or one that others may write."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert class_archive.options() == ""
+    assert found(examine(None), "Java's start").found.startswith("without")
+    archive = class_archive.place()
+    assert archive.parent == fake.home / ".cache" / "mainstem" / "java"
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(b"classes")
+    class_archive.about(archive).write_text('{"bytes": 7}')
+    archive.chmod(0o644)
+    assert class_archive.options().startswith(f'"-XX:SharedArchiveFile={archive}"')
+    assert found(examine(None), "Java's start").found.startswith("from an archive")
+    archive.chmod(0o664)
+    assert class_archive.options() == ""
+    archive.chmod(0o644)
+    for about in ('{"bytes": 8}', "{"):  # one that is cut off, and one of which nobody knows
+        class_archive.about(archive).write_text(about)
+        assert class_archive.options() == ""
+    class_archive.about(archive).write_text('{"bytes": 7}')
+    monkeypatch.setenv("JAVA_HOME", str(fake.home))
+    assert class_archive.options() == ""  # there is no Java
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("SPARK_HOME", str(fake.home))
+    assert class_archive.options() == ""  # of another Spark
+    monkeypatch.delenv("SPARK_HOME")
+    os.utime(fake.bin / "java", (1, 1))
+    assert class_archive.options() == ""  # of another Java
 
 
 @pytest.mark.parametrize(

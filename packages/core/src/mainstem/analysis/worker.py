@@ -16,8 +16,11 @@ def main() -> None:
 
     from mainstem.analysis.java import Analyser
     from mainstem.analysis.requests import Request
+    from mainstem.run import class_archive
 
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {class_archive.options()}".replace(
+        '"', "'"
+    )
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f'--driver-java-options "{options}" pyspark-shell')
     gateway = launch_gateway()  # type: ignore[no-untyped-call]
     analyser = Analyser(gateway.jvm)

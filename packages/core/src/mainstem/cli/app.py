@@ -39,6 +39,7 @@ app = typer.Typer(
 \b
 mainstem new pipeline orders         begin: a small project that works
 mainstem doctor pipeline.yaml        what does this machine lack?
+mainstem class-archive               once: Spark starts in less time
 mainstem validate pipeline.yaml      is the document right?
 mainstem plan pipeline.yaml          what will run, and what it guarantees
 mainstem run pipeline.yaml           run it (Ctrl-C ends it in good order)
@@ -75,6 +76,7 @@ app.add_typer(checkpoint.checkpoint_app, name="checkpoint")
 app.add_typer(beginning.new_app, name="new")
 app.add_typer(dead_letters.letters_app, name="deadletters")
 app.command()(beginning.doctor)
+app.command()(beginning.class_archive)
 app.command()(checkpoint.lag)
 app.command()(running.replay)
 app.command()(verifying.verify)

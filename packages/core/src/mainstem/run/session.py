@@ -22,7 +22,7 @@ from mainstem.durable import private_folder
 from mainstem.errors import DocumentError, MachineError, Problem
 from mainstem.paths import made_user_folder, user_folder
 from mainstem.plan.model import Plan
-from mainstem.run import jars
+from mainstem.run import class_archive, jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,9 +189,12 @@ def start(plan: Plan, *, debug: bool = False, scratch: Path | None = None) -> Sp
     before = SparkContext._active_spark_context
     if before is None:
         find_java()
-        if scratch is not None:
-            own = wanted.get(_JAVA_OPTIONS, "")
-            wanted[_JAVA_OPTIONS] = f'{own} "-Djava.io.tmpdir={scratch}"'.strip()
+        own = wanted.get(_JAVA_OPTIONS, "")
+        theirs = f"{own} {os.environ.get('JDK_JAVA_OPTIONS', '')}"
+        quick = "" if "Archive" in theirs else class_archive.options()
+        kept = "" if scratch is None else f'"-Djava.io.tmpdir={scratch}"'
+        if given := " ".join(filter(None, (quick, own, kept))):
+            wanted[_JAVA_OPTIONS] = given
     # PySpark's own report of each error: a second telling, past our scrubber.
     for told in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(told).setLevel(logging.CRITICAL)
