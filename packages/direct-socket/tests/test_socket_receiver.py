@@ -9,7 +9,7 @@ import ssl
 import struct
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 from mainstem import PermanentError, TransientError
@@ -259,6 +259,42 @@ def test_waiting_at_the_limit_costs_nothing(place):
         first.close()
         assert [m.value for m in taken(made, 1)] == [b"2"]
         second.close()
+
+
+def test_a_silent_connection_is_ended_for_another(place):
+    """Pass: the silent one is ended, with what was left of a message; one that talks stays, and so does one that was silent
+    while nothing was read."""
+    with (
+        receiver(listen=at(place), connections=2, idle_timeout="1 second") as made,
+        closing(dial(place)) as silent,
+        closing(dial(place)) as talking,
+    ):
+        silent.sendall(b"one\ntw")
+        found = taken(made, 1)
+        with closing(dial(place)) as third:
+            third.sendall(b"three\n")
+            until = time.monotonic() + 30
+            while len(found) < 3:
+                assert time.monotonic() < until
+                with suppress(BrokenPipeError):
+                    talking.sendall(b"x\n")
+                found += [m for m in made.take(0.05) if m.value != b"x"]
+            told = [(message.value, message.refused) for message in found]
+            assert told[0] == (b"one", None)
+            assert told[1][0] == b"tw"
+            assert told[1][1] == "the stream ended within it"
+            assert told[2] == (b"three", None)
+            assert silent.recv(1) == b""
+            made.pause()
+            third.sendall(b"four\n")
+            time.sleep(1.2)
+            made.resume()
+            assert [m.value for m in taken(made, 1) if m.value != b"x"] == [b"four"]
+    with receiver(listen=at(place)) as made, closing(dial(place)) as waiting:
+        assert made.take(0.05) == []
+        assert all(each.until == float("inf") for each in made._open.values())
+        waiting.sendall(b"last\n")
+        assert [message.value for message in taken(made, 1)] == [b"last"]
 
 
 @pytest.mark.in_turn

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,10 @@ class _Connection:
     def __init__(self, made: socket.socket, name: str, framer: Framer) -> None:
         self.socket, self.framer = made, framer
         self.name = name.encode()
-        #: Whether the handshake of TLS is not done yet, and until when it may last.
-        self.greeting, self.until = False, 0.0
+        #: Whether the handshake of TLS is not done yet.
+        self.greeting = False
+        #: Until when that may last, or something has to come.
+        self.until = inf
 
 
 class StreamReceiver(Receiver):
@@ -125,6 +128,8 @@ class StreamReceiver(Receiver):
 
     def _add(self, connection: _Connection) -> None:
         assert self._selector is not None  # noqa: S101
+        if not connection.greeting:
+            connection.until = self._silent_until()
         self._open[connection.socket] = connection
         self._selector.register(connection.socket, selectors.EVENT_READ, connection)
 
@@ -142,6 +147,7 @@ class StreamReceiver(Receiver):
         found: list[Message] = []
         ready = {key.fileobj for key, _ in self._selector.select(0 if pending else seconds)}
         self._room = self.options.segment_bytes
+        now = time.monotonic()
         for connection in list(self._open.values()):
             made = connection.socket
             if made in ready or (isinstance(made, ssl.SSLSocket) and made.pending()):
@@ -149,8 +155,8 @@ class StreamReceiver(Receiver):
                     break
                 self._open[made] = self._open.pop(made)
                 self._read(connection, found)
-            elif connection.greeting and time.monotonic() > connection.until:
-                self._end(connection, found, "")
+            elif now > connection.until:
+                self._end(connection, found, "nothing has come for `idle_timeout`")
         self._bound(found)
         if self._listening in ready:
             self._accept()
@@ -212,6 +218,11 @@ class StreamReceiver(Receiver):
             connection.until = time.monotonic() + self._stream.connect_timeout.total_seconds()
         self._add(connection)
 
+    def _silent_until(self) -> float:
+        """Return until when a connection over which something has come now may be silent."""
+        idle = self._stream.idle_timeout
+        return inf if idle is None else time.monotonic() + idle.total_seconds()
+
     def _read(self, connection: _Connection, found: list[Message]) -> None:
         """Read what has come over a connection, as far as it is its turn."""
         made = connection.socket
@@ -219,12 +230,14 @@ class StreamReceiver(Receiver):
             if connection.greeting and isinstance(made, ssl.SSLSocket):
                 made.do_handshake()
                 connection.greeting = False
+                connection.until = self._silent_until()
             for _ in range(_TURNS):
                 data = made.recv(_READ)
                 if not data:
                     self._end(connection, found, "the other side has ended the connection")
                     return
                 self._room -= len(data)
+                connection.until = self._silent_until()
                 self._give(connection, connection.framer.feed(data), found)
                 if self._is_full(found):
                     return

@@ -104,6 +104,12 @@ class ConnectionOptions(FramingOptions):
         advanced=True,
         description="How long making a connection may take, and its handshake.",
     )
+    idle_timeout: PositiveDuration | None = option(
+        None,
+        advanced=True,
+        description="A connection over which nothing has come for so long is ended, so that others have "
+        "its place; never when left out: then the system ends those whose other side is gone.",
+    )
 
 
 class StreamOptions(AddressOptions, ConnectionOptions):
