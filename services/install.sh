@@ -4,12 +4,18 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# At once, for most of it is waiting for registries. What two of them need first.
+# At once, for most of it is waiting for registries; what two of them need first. All are waited for, also
+# where one fails.
 ./debian.sh &
 fetching=($!)
-./node.sh >/dev/null
-for each in kafka kinesis mysql postgresql debezium opensearch elasticmq artemis pulsar pubsub protobuf apicurio; do
-  "./$each.sh" &
-  fetching+=($!)
-done
-for each in "${fetching[@]}"; do wait "$each"; done
+failed=0
+if ./node.sh >/dev/null; then
+  for each in kafka kinesis mysql postgresql debezium opensearch elasticmq artemis pulsar pubsub protobuf apicurio; do
+    "./$each.sh" &
+    fetching+=($!)
+  done
+else
+  failed=1
+fi
+for each in "${fetching[@]}"; do wait "$each" || failed=1; done
+exit $failed

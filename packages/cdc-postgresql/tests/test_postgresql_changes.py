@@ -182,8 +182,16 @@ def test_a_table_that_is_changed_so_that_it_can_not_be_followed_ends_the_run(
     assert len(taking.stored) == (3 if first else 2)
 
 
+def replace_orders(place):
+    """Put another table of the same name and columns in its place, and into the publication."""
+    place.sql("ALTER TABLE orders RENAME TO gone")
+    place.sql("CREATE TABLE orders (LIKE gone INCLUDING ALL)")
+    place.sql(f"ALTER PUBLICATION {place.name} SET TABLE orders")
+
+
 def test_a_table_that_is_made_anew_meanwhile_ends_the_run(place):
-    """Pass: told when a run goes on, for the log says nothing of it, and what was given of the one before would stay."""
+    """Pass: told when a run goes on, for the log says nothing of it, and what was given of the one before would stay; with
+    `on_gap` it is read again."""
     make_orders(place)
     options = place.options(tables=SHOP)
     with Taking(options) as taking:
@@ -193,11 +201,28 @@ def test_a_table_that_is_made_anew_meanwhile_ends_the_run(place):
         place.sql("INSERT INTO orders VALUES (1, 'a', 1)")
         taking.until(lambda: bool(taking.stored))
         cursor = taking.cursor
-    place.sql("ALTER TABLE orders RENAME TO gone")
-    place.sql("CREATE TABLE orders (LIKE gone INCLUDING ALL)")
-    place.sql(f"ALTER PUBLICATION {place.name} SET TABLE orders")
-    with pytest.raises(PermanentError, match="is another table than the one this checkpoint has"):
+    replace_orders(place)
+    place.sql("INSERT INTO orders VALUES (2, 'b', 2)")
+    with pytest.raises(PermanentError, match="is another table than the one that this checkpoint"):
         Taking(options, cursor).__enter__()
+    with Taking(place.options(tables=SHOP, on_gap="snapshot"), cursor) as taking:
+        taking.until(lambda: len(taking.stored) >= 2)
+        lost, *rows = taking.stored
+        assert "is another table than the one" in (lost.refused or "")
+        assert changes(rows) == [("insert", 2, "b", Decimal(2))]
+        cursor = taking.cursor
+    with Taking(options, cursor) as taking:  # this one is followed now
+        place.sql("INSERT INTO orders VALUES (3, 'c', 3)")
+        taking.until(lambda: ("insert", 3, "c", Decimal(3)) in changes(taking.stored))
+
+
+def test_a_table_that_is_made_anew_before_it_is_read_ends_the_run(place):
+    """Pass: told when its rows are to be read."""
+    make_orders(place)
+    with Taking(place.options(tables=SHOP)) as taking:
+        replace_orders(place)
+        with pytest.raises(PermanentError, match="is another table now"):
+            taking.load()
 
 
 def test_a_key_that_is_moved_is_told_or_ends_the_run(place):

@@ -131,12 +131,18 @@ def test_a_machine_that_lacks_nothing_is_told_so(fake):
 
 def test_an_archive_of_classes_is_found_unless_others_could_have_written_it(fake, monkeypatch):
     """Pass: what Java would be told, and nothing where there is no archive, no Java, or one that others may write."""
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for name in (
+        "XDG_CACHE_HOME",
+        "JDK_JAVA_OPTIONS",
+        "JAVA_TOOL_OPTIONS",
+        "MAINSTEM_CLASS_ARCHIVES",
+    ):
+        monkeypatch.delenv(name, raising=False)
     assert class_archive.options() == ""
     assert found(examine(None), "Java's start").found.startswith("without")
     archive = class_archive.place()
     assert archive.parent == fake.home / ".cache" / "mainstem" / "java"
-    archive.parent.mkdir(parents=True)
+    archive.parent.mkdir(parents=True, mode=0o755)
     archive.write_bytes(b"classes")
     class_archive.about(archive).write_text('{"bytes": 7}')
     archive.chmod(0o644)
@@ -145,10 +151,33 @@ def test_an_archive_of_classes_is_found_unless_others_could_have_written_it(fake
     archive.chmod(0o664)
     assert class_archive.options() == ""
     archive.chmod(0o644)
-    for about in ('{"bytes": 8}', "{"):  # one that is cut off, and one of which nobody knows
+    for about in (
+        '{"bytes": 8}',
+        "{",
+        "{}",
+        "[]",
+    ):  # one that is cut off, and some of which nobody knows
         class_archive.about(archive).write_text(about)
         assert class_archive.options() == ""
     class_archive.about(archive).write_text('{"bytes": 7}')
+    archive.parent.chmod(0o777)
+    assert class_archive.options() == ""
+    archive.parent.chmod(0o755)
+    (fake.home / "moved").symlink_to(archive.parent)
+    monkeypatch.setenv("MAINSTEM_CLASS_ARCHIVES", str(fake.home / "moved"))
+    assert class_archive.options() == ""
+    monkeypatch.setenv("MAINSTEM_CLASS_ARCHIVES", str(archive.parent))
+    assert class_archive.options() != ""
+    assert class_archive.options("-Xshare:off") == ""  # the user has said otherwise
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:SharedArchiveFile=theirs.jsa")
+    assert class_archive.options() == ""
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    odd = fake.home / "a:b"
+    archive.parent.rename(odd)
+    monkeypatch.setenv("MAINSTEM_CLASS_ARCHIVES", str(odd))
+    assert class_archive.options() == ""  # Java would take it for two
+    odd.rename(archive.parent)
+    monkeypatch.delenv("MAINSTEM_CLASS_ARCHIVES")
     monkeypatch.setenv("JAVA_HOME", str(fake.home))
     assert class_archive.options() == ""  # there is no Java
     monkeypatch.delenv("JAVA_HOME")

@@ -55,6 +55,20 @@ def _nothing() -> None:
     pass
 
 
+def _first(result: Any, most: int) -> list[Row]:
+    """Read the first rows of a result, up to so many bytes; what is behind is thrown away as it comes."""
+    found: list[Row] = []
+    try:
+        while most > 0 and (row := result._read_rowdata_packet_unbuffered()) is not None:
+            most -= sum(map(len, filter(None, row)))
+            found.append(row)
+        result._finish_unbuffered_query()
+    finally:
+        # After an error too, for it would try to read the rest when it is let go of.
+        result.unbuffered_active = False
+    return found
+
+
 class Connection:
     """One connection; close it.
 
@@ -102,17 +116,17 @@ class Connection:
         self, sql: str, seconds: float = 0.0, meanwhile: Callable[[], None] = _nothing
     ) -> list[Row]:
         """Run a statement and return its rows; see `first_rows`."""
-        return self.first_rows(sql, seconds, meanwhile, None)[0]
+        return self.first_rows(sql, seconds, meanwhile, None)
 
     def first_rows(
         self, sql: str, seconds: float, meanwhile: Callable[[], None], most: int | None
-    ) -> tuple[list[Row], int]:
-        """Run a statement; return its first rows, and how many bytes these have.
+    ) -> list[Row]:
+        """Run a statement and return its first rows.
 
         Args:
             seconds: how long the server may take beyond `answer_timeout`.
             meanwhile: called once a second during that time.
-            most: behind so many bytes, rows are left out; None for all rows, uncounted.
+            most: behind so many bytes rows are left out; None for all rows.
 
         Raises:
             TransientError, PermanentError: it failed; the words are the server's.
@@ -126,16 +140,9 @@ class Connection:
                 if time.monotonic() > until:
                     break
             connection._read_query_result(unbuffered=most is not None)
-            result = connection._result
             if most is None:
-                return list(result.rows or ()), 0
-            found: list[Row] = []
-            size = 0
-            while size < most and (row := result._read_rowdata_packet_unbuffered()) is not None:
-                size += sum(map(len, filter(None, row)))
-                found.append(row)
-            result._finish_unbuffered_query()  # the server sends all: what is left is thrown away
-            return found, size
+                return list(connection._result.rows or ())
+            return _first(connection._result, most)
         except pymysql.Error as error:
             raise self._failure(error) from None
         except OSError as error:

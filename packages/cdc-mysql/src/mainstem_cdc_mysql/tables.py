@@ -25,9 +25,8 @@ from mainstem_cdc_mysql.values import reader
 
 #: How long the server may take for a chunk, in seconds.
 _READING = 600.0
-#: Behind so many bytes a chunk ends, and how many rows the first one of a table has at most: the server
-#: sends all that was asked for, also what is not wanted then.
-_MOST_BYTES, _AT_FIRST = 256 * 2**20, 1000
+#: Behind so many bytes a chunk ends, where its rows are larger than those before were.
+_MOST_BYTES = 256 * 2**20
 _READERS = ColumnReaders(
     reader, {"boolean": boolean("1", "0"), "binary": raw}, frozenset({"binary"})
 )
@@ -83,8 +82,6 @@ class MySQLTable(Table):
         ]
         self._ordered = self.key
         self._index = ""
-        #: How many rows are asked for: more with each chunk, until they are too large together.
-        self._at_once = _AT_FIRST
         self._types: dict[str, str] = {}
         self._padded: set[str] = set()
 
@@ -223,17 +220,13 @@ class MySQLTable(Table):
         where = f" WHERE {' AND '.join(parts)}" if parts else ""
         numbered = [name for name in ordered if self._types[name] in _NUMBERED]
         more = "".join(f", {quoted(name)} + 0" for name in numbered)
-        found, size = connection.first_rows(
+        found = connection.first_rows(
             f"SELECT {self._selected}{more} FROM {self.sql}{self._hint}{where} ORDER BY "
-            f"{', '.join(names)} LIMIT {min(rows, self._at_once)}{lock}",
+            f"{', '.join(names)} LIMIT {rows}{lock}",
             _READING,
             meanwhile,
             _MOST_BYTES,
         )
-        if size >= _MOST_BYTES:
-            self._at_once = len(found)
-        elif 2 * size <= _MOST_BYTES:
-            self._at_once = 2 * min(self._at_once, rows)
         width = len(self.columns)
         keyed: dict[Any, Values] = {}
         for row in found:

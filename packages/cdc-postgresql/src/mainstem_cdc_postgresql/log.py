@@ -355,7 +355,11 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         if not self._settled():
             return None
         if after is None:  # its columns may be others than when this began
-            self.tables[table].find(self._connection)
+            found = self.tables[table]
+            before = found.oid
+            found.find(self._connection)
+            if before not in (None, found.oid):
+                raise PermanentError(f"{found.sql} is another table now: {START_OVER}")
         return self.sized(table, rows, lambda most: self._chunk(table, after, most, where))
 
     def _chunk(self, table: str, after: Any, rows: int, where: str | None) -> Chunk | None:

@@ -166,9 +166,10 @@ def prepare(
     stream.identify()  # it may have been promoted since the connection was made
     for table in tables:
         table.find(connection)
-        if place is not None and place.oids.get(table.name, table.oid) != table.oid:
-            raise PermanentError(
-                f"{table.sql} is another table than the one this checkpoint has followed; {START_OVER}"
+        followed = table.oid if place is None else place.oids.get(table.name, table.oid)
+        if followed != table.oid and not again:
+            raise GapError(
+                f"{table.sql} is another table than the one that this checkpoint has followed"
             )
     _publish(connection, options, tables)
     slot = _slot(connection, options.slot)
@@ -324,8 +325,9 @@ def _publish(
         if missing := table.unpublished(columns):
             raise PermanentError(
                 f"the publication {name} leaves out {', '.join(missing)} of {table.sql}, and changes "
-                f"would come without: ALTER PUBLICATION {quoted(name)} DROP TABLE {table.sql}, and ADD "
-                f"TABLE {table.sql} without a list of columns; or leave them out of `schema`"
+                f"would come without, as those since have: BEGIN; ALTER PUBLICATION {quoted(name)} DROP "
+                f"TABLE {table.sql}; ALTER PUBLICATION {quoted(name)} ADD TABLE {table.sql}; COMMIT. Or "
+                "leave them out of `schema`"
             )
         if limited:
             raise PermanentError(

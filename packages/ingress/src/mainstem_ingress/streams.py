@@ -107,8 +107,9 @@ class ConnectionOptions(FramingOptions):
     idle_timeout: PositiveDuration | None = option(
         None,
         advanced=True,
-        description="A connection over which nothing has come for so long is ended, so that others have "
-        "its place; never when left out: then the system ends those whose other side is gone.",
+        description="A connection over which nothing has come for so long is ended: others have its "
+        "place, and one that this makes (`connect`) is made again. Never when left out: then the system "
+        "ends those whose other side is gone.",
     )
 
 

@@ -27,9 +27,11 @@ def start_java_quickly() -> None:
     if not class_archive.options():
         from mainstem.run.archiving import make
 
+        why = "the archive of classes is of no use"
         try:
             make(anew=False)
         except MachineError as error:
-            message = f"Java will start slowly: {error}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            why = str(error)
+        if not class_archive.options():
+            warnings.warn(f"Java will start slowly: {why}", RuntimeWarning, stacklevel=2)
     os.environ[_OPTIONS] = f"-XX:TieredStopAtLevel=1 {class_archive.options()}".strip()

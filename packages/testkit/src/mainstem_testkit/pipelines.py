@@ -20,14 +20,23 @@ from mainstem.plan.model import Plan
 from ruamel.yaml import YAML
 
 from mainstem_testkit.server import living
+from mainstem_testkit.turns import ALL, TURN
 
 T = TypeVar("T")
 
+#: Spark's expressions are worked out by its interpreter: classes for each query of a handful of rows cost
+#: more than the query. Where all tests are run, by those classes, as outside tests.
+_INTERPRETED: Mapping[str, str | int | float | bool] = (
+    {}
+    if os.environ.get(TURN) == ALL
+    else {"spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+)
 #: A small session, which waits for its workers also on a machine that is busy with other tests.
 CONF: Mapping[str, str | int | float | bool] = {
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.ui.enabled": False,
     "spark.sql.shuffle.partitions": 2,
+    **_INTERPRETED,
 }
 #: Two cores, and a second try for a task that fails.
 MASTER = "local[2,2]"

@@ -17,8 +17,7 @@ from enum import Enum
 from pathlib import Path
 
 #: The variable that chooses a turn by hand: its number, or `all`.
-TURN = "MAINSTEM_TURN"
-_ALL = "all"
+TURN, ALL = "MAINSTEM_TURN", "all"
 
 
 class Tier(Enum):
@@ -75,11 +74,11 @@ def turn_of(folder: Path, turns: int) -> Turn:
         ValueError: the one chosen by hand is none.
     """
     chosen = os.environ.get(TURN, "")
-    if chosen == _ALL or turns <= 1:
+    if chosen == ALL or turns <= 1:
         return Turn(None, turns, chosen or "there is one turn")
     if chosen:
         if not chosen.isdecimal() or not 1 <= int(chosen) <= turns:
-            raise ValueError(f"{TURN} is {chosen!r}: give a number from 1 to {turns}, or {_ALL}")
+            raise ValueError(f"{TURN} is {chosen!r}: give a number from 1 to {turns}, or {ALL}")
         return Turn(int(chosen) - 1, turns, TURN, int(chosen))
     commit = _commit(folder)
     if not commit:

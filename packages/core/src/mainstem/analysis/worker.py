@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 
 
@@ -18,10 +19,9 @@ def main() -> None:
     from mainstem.analysis.requests import Request
     from mainstem.run import class_archive
 
-    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {class_archive.options()}".replace(
-        '"', "'"
-    )
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f'--driver-java-options "{options}" pyspark-shell')
+    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {class_archive.options()}".strip()
+    given = f"--driver-java-options {shlex.quote(options)} pyspark-shell"
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", given)
     gateway = launch_gateway()  # type: ignore[no-untyped-call]
     analyser = Analyser(gateway.jvm)
     try:

@@ -80,7 +80,8 @@ def doctor(
 def class_archive() -> None:
     """Let Java start from an archive of Spark's classes: each run begins in less time.
 
-    Made once for each Java and PySpark, by a small run, in the user's cache (XDG_CACHE_HOME); 190 MB.
+    Made once for each Java and PySpark, by a small run, in the user's cache, or in the folder that
+    MAINSTEM_CLASS_ARCHIVES names; 190 MB.
     """
     from mainstem.run.archiving import make
 

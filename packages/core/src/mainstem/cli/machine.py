@@ -94,9 +94,11 @@ def check_java() -> list[Check]:
     release = re.search(r'version "([^"]+)"', _output(path, "-version"))
     java = Check("Java", "ok", f"{release.group(1) if release else '?'} ({path})")
     start = (
-        "from an archive of classes" if class_archive.options() else "without one of its classes"
+        "from an archive of classes"
+        if class_archive.options()
+        else "without an archive of classes (mainstem class-archive makes one)"
     )
-    quick = Check("Java's start", "info", f"{start} (mainstem class-archive makes one)")
+    quick = Check("Java's start", "info", start)
     if _VECTOR in _output(path, "--list-modules"):
         return [java, quick, Check("Java modules", "ok", _VECTOR)]
     step = (

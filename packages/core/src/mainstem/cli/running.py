@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,10 +16,11 @@ import typer
 from mainstem.cli.checkpoint import print_table
 from mainstem.cli.observing import serve
 from mainstem.cli.options import DryRun, File, Form, Format, Set, Yes, agreed, load
-from mainstem.errors import MainstemError, PipelineError
+from mainstem.errors import DocumentError, MainstemError, PipelineError
 
 if TYPE_CHECKING:
     from mainstem.plan.model import Plan
+    from mainstem.testing.running import Result
 
 
 def replay(
@@ -145,13 +146,14 @@ def run_tests_of(
     """  # noqa: D301
     from rich.console import Console
 
-    from mainstem.testing.running import as_table, run_tests
+    from mainstem.testing.running import as_table
 
     console = Console()
     results = []
+    wrong: list[int] = []
     for file in files:
         tests = file if ".test." in file.name else file.with_name(f"{file.stem}.test{file.suffix}")
-        for result in run_tests(tests, only):
+        for result in _results(tests, only, wrong):
             results.append(result)
             if format is Form.JSON:
                 told = {"file": str(tests), "passed": result.passed, **asdict(result)}
@@ -165,12 +167,25 @@ def run_tests_of(
             if result.differences:
                 console.print(as_table(result.differences))
     failed = sum(not result.passed for result in results)
-    if only and not results:
+    if only and not results and not wrong:
         typer.echo(f"no test has {only!r} in its name", err=True)
     if format is Form.TEXT:
         console.print(f"{len(results) - failed} passed, {failed} failed", highlight=False)
+    if wrong:
+        raise typer.Exit(max(wrong))
     if failed or not results:
         raise typer.Exit(1)
+
+
+def _results(tests: Path, only: str, wrong: list[int]) -> Iterator[Result]:
+    """Yield the results of a file of tests; of a wrong one, say what is wrong, and note its exit code."""
+    from mainstem.testing.running import run_tests
+
+    try:
+        yield from run_tests(tests, only)
+    except DocumentError as error:
+        typer.echo(f"error: {error}", err=True)
+        wrong.append(error.exit_code)
 
 
 def run_shown(

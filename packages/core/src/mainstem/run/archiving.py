@@ -31,7 +31,7 @@ spark:
   conf:
     spark.ui.enabled: false
     spark.sql.shuffle.partitions: 1
-    spark.driver.extraJavaOptions: "-XX:ArchiveClassesAtExit={archive}"
+    spark.driver.extraJavaOptions: '"-XX:ArchiveClassesAtExit={archive}"'
 sources:
   lines: {{use: files, with: {{path: ./in, format: message}}}}
 operators:
@@ -46,40 +46,60 @@ sinks:
 def make(*, anew: bool = True) -> Path:
     """Run a small document with a Java that writes down its classes; return the archive.
 
-    Removes the archives of PySparks that are gone.
+    Removes the archives of Javas and PySparks that are gone.
 
     Args:
-        anew: whether one that is there is replaced.
+        anew: whether one that is of use is replaced.
 
     Raises:
         MachineError: there is no Java that does so, or no place for the file.
     """
     find_java()
-    archive = class_archive.place()
     try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        with archive.with_suffix(".lock").open("w") as lock:
+        archive = class_archive.place()
+        folder = archive.parent
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not class_archive.ours(folder):
+            raise MachineError(f"{folder} is not this user's alone: others could write there")
+        with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if anew or not archive.exists():
+            _remove_old(folder)
+            if anew or not class_archive.options():
                 _make(archive)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineError(f"{archive} can't be made: {error}") from None
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+        raise MachineError(f"no archive of classes can be made: {error}") from None
     return archive
 
 
+def _remove_old(folder: Path) -> None:
+    """Remove what was left by makes that were killed, and archives of what is there no more."""
+    for file in folder.iterdir():
+        about = class_archive.about(file)
+        if file.suffix == ".new" or (file.suffix in (".jsa", ".json") and not _lasts(about)):
+            file.unlink(missing_ok=True)
+
+
+def _lasts(about: Path) -> bool:
+    try:
+        of = json.loads(about.read_text())["of"]
+        return Path(of["pyspark"]).exists() and Path(of["java"]).stat().st_mtime_ns == of["made"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def _make(archive: Path) -> None:
-    for about in archive.parent.glob("*.json"):
-        if not Path(json.loads(about.read_text())["pyspark"]).exists():
-            for gone in (about, about.with_suffix(".jsa"), about.with_suffix(".lock")):
-                gone.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="mainstem-archive-") as place:
         folder, made = Path(place), Path(place, "classes.jsa")
         (folder / "in").mkdir()
         (folder / "in" / "one.jsonl").write_text('{"n": 1}\n')
         (folder / "small.yaml").write_text(_DOCUMENT.format(archive=made))
+        theirs = (
+            class_archive.JAVA_OPTIONS
+        )  # with an archive of their own, there would be none of this
         ended = subprocess.run(  # noqa: S603
             [sys.executable, "-m", __name__, "small.yaml"],
             cwd=folder,
+            env={name: value for name, value in os.environ.items() if name not in theirs},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -89,16 +109,22 @@ def _make(archive: Path) -> None:
         if ended.returncode or not made.exists():
             lines = ended.stdout.decode(errors="replace").strip().splitlines()
             raise MachineError(
-                f"Java wrote no archive: {lines[-1] if lines else 'it says nothing'}"
+                f"Java wrote no archive of classes: {lines[-1] if lines else 'it says nothing'}"
             )
-        aside = archive.with_suffix(".new")
-        shutil.copyfile(made, aside)
-        aside.chmod(0o644)
-        told = {"bytes": aside.stat().st_size, "pyspark": str(class_archive.spark_folder())}
-        class_archive.about(archive).write_text(json.dumps(told))
-        with aside.open("rb") as file:
-            os.fsync(file.fileno())
-        aside.replace(archive)
+        told = {"bytes": made.stat().st_size, "of": class_archive.of()}
+        (folder / "about").write_text(json.dumps(told))
+        _put(folder / "about", class_archive.about(archive))
+        _put(made, archive)
+
+
+def _put(made: Path, file: Path) -> None:
+    """Copy a file to where others read it: whole, or not at all."""
+    aside = file.with_suffix(".new")
+    shutil.copyfile(made, aside)
+    aside.chmod(0o644)
+    with aside.open("rb") as written:
+        os.fsync(written.fileno())
+    aside.replace(file)
 
 
 def _run(document: Path) -> None:

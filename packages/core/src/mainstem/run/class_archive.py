@@ -10,17 +10,42 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
+import stat
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-#: What says which Spark it is; a part of the path of its classes.
-_OF_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR")
+#: The folder of archives, where it is not in the user's cache.
+FOLDER = "MAINSTEM_CLASS_ARCHIVES"
+#: What Java itself takes options from.
+JAVA_OPTIONS = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+#: Options of which ours would be a second, or against it.
+_OTHERS = re.compile(r"Archive|-Xshare")
+#: What no path can have that Java is told in an option.
+_NO_PATH = re.compile(r'["\\:\n]')
 
 
 def place() -> Path:
-    """Return where the archive of this Java and this PySpark is, or would be: in the user's cache.
+    """Return where the archive of this Java and this PySpark is, or would be.
+
+    Raises:
+        OSError: there is no Java.
+        RuntimeError: nobody knows where the user's cache is.
+        ModuleNotFoundError: there is no PySpark.
+    """
+    name = hashlib.sha256(json.dumps(of()).encode()).hexdigest()[:16]
+    given = os.environ.get(FOLDER)
+    if given:
+        return Path(given, f"{name}.jsa")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "mainstem" / "java" / f"{name}.jsa"
+
+
+def of() -> dict[str, Any]:
+    """Return what an archive is of: this Java, and this PySpark.
 
     Raises:
         OSError: there is no Java.
@@ -31,17 +56,18 @@ def place() -> Path:
     java = found.resolve(strict=True)
     if not java.is_file():
         raise OSError("there is no Java")
-    parts = [
-        *(str(java), java.stat().st_mtime_ns, version("pyspark"), str(spark_folder())),
-        *map(os.environ.get, _OF_SPARK),
-    ]
-    name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "mainstem" / "java" / f"{name}.jsa"
+    return {
+        "java": str(java),
+        "made": java.stat().st_mtime_ns,
+        "pyspark": str(spark_folder()),
+        "version": version("pyspark"),
+        "home": os.environ.get("SPARK_HOME"),
+        "conf": os.environ.get("SPARK_CONF_DIR"),
+    }
 
 
 def about(archive: Path) -> Path:
-    """Return the file that says of an archive how many `bytes` it has, and the `pyspark` it is of."""
+    """Return the file that says how many `bytes` an archive has, and what it is `of`."""
     return archive.with_suffix(".json")
 
 
@@ -57,22 +83,36 @@ def spark_folder() -> Path:
     return Path(found.origin).parent
 
 
-def options() -> str:
-    """Return what Java is told so that it starts from the archive; empty where there is none of ours."""
+def options(own: str = "") -> str:
+    """Return what Java is told so that it starts from the archive; empty where there is none of ours.
+
+    Args:
+        own: what it is told beside that. It gets no second archive.
+    """
+    if _OTHERS.search(" ".join([own, *(os.environ.get(name, "") for name in JAVA_OPTIONS)])):
+        return ""
     try:
         archive = place()
-        found = archive.stat()
         size = json.loads(about(archive).read_text())["bytes"]
-    except (
-        OSError,
-        ValueError,
-        ModuleNotFoundError,
-        RuntimeError,
-    ):  # the last: nobody has that home
+        # Java would crash over one that is cut off. What others may write could be their own code.
+        there = ours(archive.parent) and ours(archive) and archive.lstat().st_size == size
+    except (OSError, RuntimeError, ModuleNotFoundError, ValueError, KeyError, TypeError):
         return ""
-    if found.st_size != size:  # Java would crash over one that is cut off
+    if not there or _NO_PATH.search(str(archive)):
         return ""
-    if found.st_uid not in (0, os.getuid()) or found.st_mode & 0o022:
-        return ""  # others could put their own code there
-    # Java is quiet of one that is for another path of classes.
-    return f'"-XX:SharedArchiveFile={archive}" -Xshare:auto -Xlog:disable -Xlog:all=error'
+    # Nothing is said of one that is for another path of classes.
+    return f'"-XX:SharedArchiveFile={archive}" -Xshare:auto -Xlog:cds*=off'
+
+
+def ours(path: Path) -> bool:
+    """Whether nobody but this user and the system's can write a file or a folder.
+
+    Raises:
+        OSError: it is not there.
+    """
+    found = path.lstat()
+    return (
+        found.st_uid in (0, os.getuid())
+        and not found.st_mode & 0o022
+        and not stat.S_ISLNK(found.st_mode)
+    )

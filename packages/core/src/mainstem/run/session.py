@@ -190,8 +190,7 @@ def start(plan: Plan, *, debug: bool = False, scratch: Path | None = None) -> Sp
     if before is None:
         find_java()
         own = wanted.get(_JAVA_OPTIONS, "")
-        theirs = f"{own} {os.environ.get('JDK_JAVA_OPTIONS', '')}"
-        quick = "" if "Archive" in theirs else class_archive.options()
+        quick = class_archive.options(own)
         kept = "" if scratch is None else f'"-Djava.io.tmpdir={scratch}"'
         if given := " ".join(filter(None, (quick, own, kept))):
             wanted[_JAVA_OPTIONS] = given

@@ -109,10 +109,14 @@ def moment(text: str) -> datetime:
         OptionError: it is none.
     """
     try:
-        found = datetime.fromisoformat(text)
+        return in_utc(datetime.fromisoformat(text))
     except ValueError:
         raise OptionError(f"expected an ISO 8601 time, not {text!r}") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def in_utc(time: datetime) -> datetime:
+    """Return a time; one without a zone is in UTC."""
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _wrong(case: Case, path: Path_, written: Written, plan: Plan) -> Iterator[Problem]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _MESSAGE = {column.name for column in MESSAGE_COLUMNS}
+_HEADERS = "map<string,binary>"
 
 
 class NoOptions(Options):
@@ -136,6 +137,9 @@ class Given(Source):
         if unknown:
             columns_known = ", ".join(name for name in types if not name.startswith("_"))
             raise PipelineError(f"{of} has no column {unknown[0]!r}. Columns: {columns_known}.")
+        for name, value in row.items():
+            if types[name] == _HEADERS and not isinstance(value, Mapping | None):
+                raise PipelineError(f"{of}, {name}: expected a mapping, not {value!r}")
         return {name: _written(value, types[name] or "") for name, value in row.items()}
 
 
@@ -155,7 +159,7 @@ def _written(value: Any, kind: str) -> Any:
     if kind == "binary":
         text = value if isinstance(value, str) else json.dumps(value)
         return base64.b64encode(text.encode()).decode()
-    if kind == "map<string,binary>":
+    if kind == _HEADERS:
         return {key: _written(item, "binary") for key, item in value.items()}
     return value
 

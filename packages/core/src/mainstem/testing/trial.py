@@ -107,8 +107,9 @@ class Trial:
             PipelineError: there is no such node, or it has no watermark.
         """
         _check("node with a watermark", node, checking.timed(self._plan))
+        when = checking.in_utc(to)
         for query in self._running().queries:
-            query.watermarks().advance(node, to)
+            query.watermarks().advance(node, when)
 
     def crash(self) -> None:
         """Take back the commit of each query's last batch, as a crash before it would."""
