@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -54,6 +55,8 @@ class Resources:
     threads: int
     files: int
     sockets: int
+    #: What the files are.
+    names: tuple[str, ...] = ()
 
     @classmethod
     def now(cls) -> Resources:
@@ -62,20 +65,21 @@ class Resources:
         for file in Path("/proc/self/fd").iterdir():
             with suppress(OSError):
                 held.append(str(file.readlink()))
-        sockets = sum(name.startswith("socket:") for name in held)
+        names = tuple(name for name in held if not name.startswith("socket:"))
+        sockets = len(held) - len(names)
         threads = len(list(Path("/proc/self/task").iterdir()))
         waiting = sum(map(_waits_for_java, sys._current_frames().values()))
-        processes, files = len(descendants()), len(held) - sockets
-        return cls(processes, threads - waiting, files, sockets - waiting)
+        return cls(len(descendants()), threads - waiting, len(names), sockets - waiting, names)
 
     def grown(self, since: Resources, *, by: int) -> list[str]:
-        """Return what grew by so many or more, in words."""
-        before = asdict(since)
-        return [
-            f"{count - before[what]} {what}"
-            for what, count in asdict(self).items()
-            if count - before[what] >= by
-        ]
+        """Return what grew by so many or more, in words; of files, which are new."""
+        found = []
+        for what in ("processes", "threads", "files", "sockets"):
+            count = getattr(self, what) - getattr(since, what)
+            if count >= by:
+                new = Counter(self.names) - Counter(since.names) if what == "files" else ()
+                found.append(f"{count} {what}" + (f" ({', '.join(new)})" if new else ""))
+        return found
 
 
 def _waits_for_java(frame: FrameType | None) -> bool:
