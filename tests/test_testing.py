@@ -215,7 +215,7 @@ def test_what_spark_complains_of_is_told_once(pipeline, capfd):
 
 
 def test_what_is_wrong_in_a_file_of_tests_is_told(pipeline):
-    """Pass: keys with their lines; names that the document has not; rows that do not fit."""
+    """Pass: keys with their lines; names that the document has not; rows that do not fit; of every file."""
     write(pipeline, BASE)
     file = beside(pipeline, one={"steps": [{"rows": {}, "advance": {}}], "expct": {}})
     with pytest.raises(DocumentError) as caught:
@@ -227,6 +227,7 @@ def test_what_is_wrong_in_a_file_of_tests_is_told(pipeline):
         source={"steps": [{"rows": {"line": []}}, {"advance": {"row": "soon"}}], "expect": {}},
         time={"steps": [{"advance": {"lines": at(1)}}], "expect": {}},
         output={"steps": [rows()], "expect": {"row.late": []}, "answers": {"row": []}},
+        headers={"steps": [rows({"value": "x", "headers": "y"})], "expect": {}},
     )
     assert problems(file) == {
         ("tests.source.steps.0.rows.line", "there is no source 'line'", "Did you mean 'lines'?"),
@@ -234,7 +235,14 @@ def test_what_is_wrong_in_a_file_of_tests_is_told(pipeline):
         ("tests.time.steps.0.advance.lines", "there is no node with a watermark 'lines'", "There are: row."),
         ("tests.output.expect.row.late", "there is no sink or output 'row.late'", "Did you mean 'row.rejected'?"),
         ("tests.output.answers.row", "there is no node that asks an external system 'row'", "There is none."),
+        ("tests.headers.steps.0.rows.lines.0", "lines, headers: expected a mapping, not 'y'", ""),
     }  # fmt: skip
+    other = file.with_name("other.test.yaml")
+    other.write_text("document: pipeline.yaml\ntests: {}\n")
+    result = CliRunner().invoke(app, ["test", str(file), str(other)])
+    assert result.exit_code == 2
+    assert f"{other}:2:8: tests: " in result.output
+    assert "there is no source 'line'" in result.output
 
 
 def test_rows_are_compared_whatever_their_order_and_spelling():

@@ -71,7 +71,8 @@ def test_rows_come_out_when_the_watermark_passes_and_late_ones_too(trial) -> Non
         assert [r["k"] for r in tried.rows("kept.gone")][-1] == 9
         assert len(tried.rows("kept")) == 7
         assert all(facts["late_rows"] == 0 for facts in tried.facts)
-        tried.advance("rows", START + timedelta(seconds=2000))
+        later = START + timedelta(seconds=2000)
+        tried.advance("rows", later.replace(tzinfo=None))  # without a zone it is in UTC
         tried.batch()
         assert sorted((r["k"] or 0) for r in tried.rows("kept.gone")) == [0, 1, 2, 4, 4, 9]
 
