@@ -15,6 +15,7 @@ from mainstem.cli import doctor as doctor_module
 from mainstem.cli import machine
 from mainstem.cli.doctor import check_folder, check_jars, doctor, examine
 from mainstem.cli.machine import Check, check_clock, check_pandas, check_python
+from mainstem.errors import MachineError
 from mainstem.run import class_archive
 from packaging.requirements import Requirement
 
@@ -171,11 +172,16 @@ def test_an_archive_of_classes_is_found_unless_others_could_have_written_it(fake
     assert class_archive.options("-Xshare:off") == ""  # the user has said otherwise
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:SharedArchiveFile=theirs.jsa")
     assert class_archive.options() == ""
+    assert class_archive.usable(archive)  # so none is made in its place
     monkeypatch.delenv("JAVA_TOOL_OPTIONS")
     odd = fake.home / "a:b"
     archive.parent.rename(odd)
     monkeypatch.setenv("MAINSTEM_CLASS_ARCHIVES", str(odd))
     assert class_archive.options() == ""  # Java would take it for two
+    from mainstem.run.archiving import make
+
+    with pytest.raises(MachineError, match="its name has a colon"):
+        make()
     odd.rename(archive.parent)
     monkeypatch.delenv("MAINSTEM_CLASS_ARCHIVES")
     monkeypatch.setenv("JAVA_HOME", str(fake.home))

@@ -58,13 +58,17 @@ def make(*, anew: bool = True) -> Path:
     try:
         archive = class_archive.place()
         folder = archive.parent
+        if not class_archive.nameable(archive):
+            raise MachineError(
+                f"Java can't be told of {archive}: its name has a colon, quote or such"
+            )
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not class_archive.ours(folder):
             raise MachineError(f"{folder} is not this user's alone: others could write there")
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             _remove_old(folder)
-            if anew or not class_archive.options():
+            if anew or not class_archive.usable(archive):
                 _make(archive)
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
         raise MachineError(f"no archive of classes can be made: {error}") from None

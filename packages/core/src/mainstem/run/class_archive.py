@@ -93,15 +93,27 @@ def options(own: str = "") -> str:
         return ""
     try:
         archive = place()
+    except (OSError, RuntimeError, ModuleNotFoundError):
+        return ""
+    # Nothing is said of one that is for another path of classes.
+    quiet = "-Xshare:auto -Xlog:cds*=off"
+    return f'"-XX:SharedArchiveFile={archive}" {quiet}' if usable(archive) else ""
+
+
+def usable(archive: Path) -> bool:
+    """Whether an archive is there, is whole, and could be written by nobody else."""
+    try:
         size = json.loads(about(archive).read_text())["bytes"]
         # Java would crash over one that is cut off. What others may write could be their own code.
         there = ours(archive.parent) and ours(archive) and archive.lstat().st_size == size
-    except (OSError, RuntimeError, ModuleNotFoundError, ValueError, KeyError, TypeError):
-        return ""
-    if not there or _NO_PATH.search(str(archive)):
-        return ""
-    # Nothing is said of one that is for another path of classes.
-    return f'"-XX:SharedArchiveFile={archive}" -Xshare:auto -Xlog:cds*=off'
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return there and nameable(archive)
+
+
+def nameable(archive: Path) -> bool:
+    """Whether Java can be told the path in an option."""
+    return not _NO_PATH.search(str(archive))
 
 
 def ours(path: Path) -> bool:

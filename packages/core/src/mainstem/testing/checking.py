@@ -134,7 +134,7 @@ def _wrong(case: Case, path: Path_, written: Written, plan: Plan) -> Iterator[Pr
     among = asking(plan)
     for name, rows in case.answers.items():
         yield from _problem(written, (*path, "answers", name), answered, name, rows, among)
-    for name in among.keys() - case.answers.keys():
+    for name in (each for each in among if each not in case.answers):
         error = unanswered(name)
         yield written.problem(error.message, path, hint=error.hint, at_key=True)
     for name in case.expect:
