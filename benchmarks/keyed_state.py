@@ -201,6 +201,7 @@ def session() -> Any:
         "spark.driver.memory": "3g",
         "spark.sql.session.timeZone": "UTC",
         "spark.python.unix.domain.socket.enabled": "true",  # as in our own sessions
+        "spark.python.daemon.module": "mainstem.run.worker_daemon",
         **spark_needs().conf,
         "spark.sql.streaming.stateStore.providerClass": f"{package}.state.RocksDBStateStoreProvider",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",

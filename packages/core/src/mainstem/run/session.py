@@ -109,6 +109,8 @@ def settings(plan: Plan) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # How rows go to Python's workers and come from there: faster than by TCP.
         "spark.python.unix.domain.socket.enabled": "true",
+        # Whose workers are ready for the next task sooner.
+        "spark.python.daemon.module": "mainstem.run.worker_daemon",
         # Where in Python a column was made: looked up at each call, of which a batch makes hundreds.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # It drops from a running plan what turned out empty, with the counts of the rows that came there.
