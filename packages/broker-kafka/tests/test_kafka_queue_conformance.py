@@ -11,6 +11,8 @@ class Groups:
     use = "kafka_queue"
     server_fixture = "kafka"
     secrets = ("hunter2",)
+    #: Whether each message is a batch of its producer's.
+    alone = False
 
     def prepare(self):
         self.topic = Topics(self.server).make()
@@ -30,6 +32,8 @@ class Groups:
         producer = Producer({"bootstrap.servers": self.server.url, "linger.ms": 50})
         for number in numbers:
             producer.produce(self.topic, str(number), partition=0)
+            if self.alone:
+                producer.flush(20)
         assert producer.flush(20) == 0
 
 
@@ -49,4 +53,5 @@ class TestSource(Groups, SourceSuite):
         return {**super().options(), "keep": "1 day"}
 
     def limited(self, rows):
-        return {"max_rows": rows, "segment_rows": 1}
+        self.alone = True  # a batch is taken as a whole, whatever the limits
+        return {"max_rows": rows, "segment_rows": 1, "prefetch": 1}
