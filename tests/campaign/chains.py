@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 
 from campaign.events import KEYS, START, Event, iso
 from campaign.places import Places
+from campaign.sources import postgres
 
 Row = tuple[Any, ...]
 Rows = Sequence[Mapping[str, Any]]
@@ -302,6 +304,108 @@ class View(Chain):
         return Counter((k, e.n, e.v, level.get(k)) for k, e in newest.items())
 
 
+class Pattern(Chain):
+    """A low value and, within an hour, a high one of the same key, with others between."""
+
+    name = "match"
+    columns = ("k", "first", "last")
+    keyed, row_by_row = True, False
+
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
+        match = {
+            "by": ["k"],
+            "order": ["n"],
+            "define": {"low": "v < 20", "high": "v >= 80"},
+            "pattern": "low ... high",
+            "within": "1 hour",
+            "measures": {"first": "low.n", "last": "high.n"},
+        }
+        columns = {"k": "k", "first": "first", "last": "last"}
+        return {
+            f"{name}_found": {"use": "match", "from": event, "with": match},
+            name: {"use": "select", "from": f"{name}_found", "with": {"columns": columns}},
+        }
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        found: Counter[Row] = Counter()
+        mine: dict[str, list[Event]] = defaultdict(list)
+        for e in sorted(events, key=lambda e: (e.at, e.n)):
+            mine[e.k].append(e)
+        for k, rows in mine.items():
+            at = 0
+            while at < len(rows):
+                low = rows[at]
+                ends = (
+                    n
+                    for n in range(at + 1, len(rows))
+                    if rows[n].v >= 80 and rows[n].at - low.at < 3600
+                )
+                end = next(ends, None) if low.v < 20 else None
+                if end is not None:
+                    found[k, low.n, rows[end].n] += 1
+                at = at + 1 if end is None else end + 1
+        return found
+
+
+class Copies(Chain):
+    """Each event twice, of which the second is dropped."""
+
+    name = "deduplicate"
+    columns = ("n", "k", "v")
+    keyed = True
+
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
+        columns = {"n": "n", "k": "k", "v": "v", "at": "at"}
+        once = {"use": "select", "from": event, "with": {"columns": columns}}
+        return {
+            f"{name}_one": once,
+            f"{name}_other": once,
+            f"{name}_both": {"use": "union", "from": [f"{name}_one", f"{name}_other"]},
+            name: {
+                "use": "deduplicate",
+                "from": f"{name}_both",
+                "with": {"by": ["n"], "within": "1 hour"},
+            },
+        }
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        return Counter((e.n, e.k, e.v) for e in events)
+
+
+class Asked(Chain):
+    """Each event with what a database's table has for its key; the server is shared, and never killed."""
+
+    name = "lookup"
+    columns = ("n", "k", "level")
+    needs = "postgres"
+
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
+        table = f"of_{uuid.uuid4().hex[:12]}"
+        rows = ", ".join(f"('k{n}', {n * 7})" for n in range(KEYS // 2))
+        postgres(places.postgres, f"CREATE TABLE {table} (k TEXT PRIMARY KEY, level INT)")
+        postgres(places.postgres, f"INSERT INTO {table} VALUES {rows}")
+        asked = {
+            "url": places.postgres.url,
+            "table": table,
+            "schema": "level INT",
+            "key": {"k": "k"},
+        }
+        columns = {"n": "n", "k": "k", "level": "level"}
+        return {
+            f"{name}_asked": {
+                "use": "sql_lookup",
+                "from": event,
+                "with": {**asked, "cache_for": "1 second", "give_up": "20 s"},
+                "on_rejected": "fail",
+            },
+            name: {"use": "select", "from": f"{name}_asked", "with": {"columns": columns}},
+        }
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        levels = {f"k{n}": n * 7 for n in range(KEYS // 2)}
+        return Counter((e.n, e.k, levels.get(e.k)) for e in events)
+
+
 class Registered(Chain):
     """Events in Avro, behind the numbers that a registry gives their schema, written and read."""
 
@@ -336,6 +440,6 @@ class Registered(Chain):
 
 
 _ALL = (
-    Stateless(), Aggregate(), Enrich(), Match(), Newest(), View(), Relayed(), Copied(), Registered(),
+    Stateless(), Aggregate(), Enrich(), Match(), Newest(), View(), Relayed(), Copied(), Registered(), Pattern(), Copies(), Asked(),
 )  # fmt: skip
 CHAINS = {each.name: each for each in _ALL}

@@ -52,7 +52,7 @@ _QUIET = 60.0
 _KINDS = (
     ("Spark", "java"),
     ("receivers", "mainstem_ingress.process"),
-    ("workers", "pyspark.daemon"),
+    ("workers", "worker_daemon"),
     ("driver", "mainstem\0run"),
 )
 

@@ -39,7 +39,11 @@ def _paths() -> list[Way]:
         for column, (name, chain) in enumerate(CHAINS.items()):
             if (kind.lossy and not chain.row_by_row) or kind.changes != chain.changes:
                 continue
-            fitting = [s for s, sink in turns.items() if sink.tables or not chain.table]
+            fitting = [
+                name
+                for name, sink in turns.items()
+                if (sink.tables if chain.table else not sink.only_tables)
+            ]
             made.append(Way(source, name, fitting[(row + 5 * column) % len(fitting)]))
     return made
 

@@ -13,11 +13,13 @@ from mainstem_broker_amqp.testing import RabbitMQ
 from mainstem_broker_amqp1.testing import Artemis
 from mainstem_broker_kafka.testing import Kafka
 from mainstem_broker_kinesis.testing import Kinesalite
+from mainstem_broker_mqtt.testing import Mosquitto
 from mainstem_broker_nats.testing import NATS
 from mainstem_broker_pubsub.testing import PubSub
 from mainstem_broker_pulsar.testing import Pulsar
 from mainstem_broker_sqs.testing import ElasticMQ
 from mainstem_cache_redis.testing import Redis
+from mainstem_cdc_mongodb.testing import MongoDB
 from mainstem_cdc_mysql.testing import MySQL
 from mainstem_database_sql.testing.mariadb import MariaDB
 from mainstem_database_sql.testing.postgres import Postgres
@@ -97,6 +99,10 @@ class Places:
         return self._made(KafkaPlace(self._new("kafka")))
 
     @cached_property
+    def mosquitto(self) -> Place:
+        return self._made(Place(Mosquitto(self._new("mosquitto"))))
+
+    @cached_property
     def nats(self) -> Place:
         return self._made(Place(NATS(self._new("nats"))))
 
@@ -130,6 +136,11 @@ class Places:
     @cached_property
     def mysql(self) -> Place:
         return self._made(Place(MySQL(self._new("mysql"))))
+
+    @cached_property
+    def mongodb(self) -> Place:
+        """An emulation of its change streams, which forgets all when it ends: never killed."""
+        return self._made(Place(MongoDB(self._new("mongodb"))))
 
     @cached_property
     def mariadb(self) -> Place:

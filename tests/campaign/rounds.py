@@ -213,11 +213,15 @@ def document(made: Sequence[Played]) -> dict[str, Any]:
         elif path.source.changes:
             sources[f"{prefix}_raw"], event = part, f"{prefix}_raw.rows"
         else:
-            sources[f"{prefix}_raw"] = part
+            raw = f"{prefix}_raw"
+            sources[raw] = part
+            if path.source.keyed:
+                operators[f"{prefix}_told"] = {"use": "events", "from": raw}
+                raw = f"{prefix}_told"
             decode = {"format": "json", "schema": DECODED}
             operators[event] = {
                 "use": "decode",
-                "from": f"{prefix}_raw",
+                "from": raw,
                 "with": decode,
                 "watermark": watermark,
                 "on_rejected": "fail",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,15 @@ from typing import Any, ClassVar
 from urllib.error import HTTPError
 
 from campaign.places import JARS, Places
-from campaign.sources import at, kinesis, postgres, pulsar, pulsar_client
+from campaign.sources import (
+    at,
+    iceberg,
+    kinesis,
+    mqtt_client,
+    postgres,
+    pulsar,
+    pulsar_client,
+)
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -25,7 +35,8 @@ class Sink(ABC):
     Attributes:
         deliver: the strategy; none where the sink takes the strongest.
         tables: whether it takes changelogs,
-        keeps: and holds the table that they make, in place of the changes.
+        keeps: and holds the table that they make, in place of the changes,
+        only_tables: and takes nothing else.
         messages: whether it takes messages, so that rows are encoded before.
         ordered: whether a key's messages stay in order, copies aside.
     """
@@ -35,6 +46,7 @@ class Sink(ABC):
     deliver: ClassVar[str | None] = None
     tables: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
+    only_tables: ClassVar[bool] = False
     messages: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
@@ -372,11 +384,216 @@ class Entries(Sink):
             return [json.loads(fields[b"value"]) for _, fields in client.xrange(self.id)]
 
 
+class Hashes(Sink):
+    """A hash for each row of a table."""
+
+    name, use, deliver, tables, messages = "redis_table", "redis_table", "idempotent", True, False
+    needs, keeps, only_tables = "redis", True, True
+
+    def options(self) -> dict[str, Any]:
+        return {"url": self.place.url, "key": f"{self.id}:{{k}}", "give_up": "10 s"}
+
+    def rows(self) -> Rows:
+        from redis import Redis
+
+        with Redis("127.0.0.1", self.place.server.port) as client:
+            held = [client.hgetall(name) for name in client.keys(f"{self.id}:*")]
+        # Each has a field more, for the version of its last change.
+        names = ("n", "v", "level")
+        return [
+            {"k": row[b"k"].decode()} | {n: int(v) for n in names if (v := row.get(n.encode()))}
+            for row in held
+        ]
+
+
+class Snapshots(Sink):
+    name, use, deliver, tables, messages = "iceberg", "iceberg", "transactional", True, False
+    keeps = True
+
+    def options(self) -> dict[str, Any]:
+        self._path = self.folder / f"{self.path}-lake"
+        return {"path": f"./{self._path.name}", "table": "campaign.rows", "give_up": "10 s"}
+
+    def rows(self) -> Rows:
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        try:
+            found = iceberg(self._path).load_table("campaign.rows").scan().to_arrow().to_pylist()
+        except (NoSuchNamespaceError, NoSuchTableError):
+            return []
+        return [json.loads(json.dumps(row, default=str)) for row in found]
+
+
+class Address(Sink):
+    name, use, needs = "amqp1", "amqp1", "artemis"
+
+    def options(self) -> dict[str, Any]:
+        given = {"url": self.place.url, "address": self.id}
+        return {**given, "connect_timeout": "2 s", "idle_timeout": "5 s"}
+
+    def rows(self) -> Rows:
+        from proton import Timeout
+        from proton.utils import BlockingConnection
+
+        found = []
+        connection = BlockingConnection(self.place.server.url, timeout=10)
+        try:
+            receiver = connection.create_receiver(self.id, credit=500)
+            with suppress(Timeout):
+                while True:
+                    found.append(json.loads(bytes(receiver.receive(timeout=2).body)))
+                    receiver.accept()
+        finally:
+            connection.close()
+        return found
+
+
+class Fifo(Sink):
+    """A queue that drops copies; the emulator is never killed: it forgets all then."""
+
+    name, use, needs, killable = "sqs", "sqs", "elasticmq", False
+
+    def options(self) -> dict[str, Any]:
+        from mainstem_broker_sqs.testing import CREDENTIALS
+
+        self._url = self.place.server.queue(f"{self.id}.fifo")
+        given = {"queue": f"{self.id}.fifo", "endpoint": self.place.url, **CREDENTIALS}
+        return {**given, "connect_timeout": "2 s", "answer_timeout": "4 s"}
+
+    def rows(self) -> Rows:
+        client, found = self.place.server.client(), []
+        told = {"QueueUrl": self._url, "MaxNumberOfMessages": 10, "VisibilityTimeout": 600}
+        while came := client.receive_message(**told).get("Messages"):
+            for message in came:
+                found.append(json.loads(message["Body"]))
+                client.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+        return found
+
+
+class Published(Sink):
+    """A topic of Google's fake, which forgets all that it holds when it ends: never killed."""
+
+    name, use, needs, killable = "pubsub", "pubsub", "pubsub", False
+
+    def options(self) -> dict[str, Any]:
+        from mainstem_broker_pubsub.testing import PROJECT
+
+        topic = self.place.server.topic(self.id)
+        self._subscription = self.place.server.subscription(self.id, topic, seconds=600)
+        given = {"project": PROJECT, "topic": self.id, "emulator": self.place.url}
+        return {**given, "connect_timeout": "2 s", "answer_timeout": "4 s"}
+
+    def rows(self) -> Rows:
+        found: list[Any] = []
+        while came := self.place.server.pull(self._subscription):
+            found += [json.loads(each.message.data) for each in came]
+        return found
+
+
+class Publisher(Sink):
+    """A topic of MQTT, listened to in a session that outlives connections."""
+
+    name, use, needs, killable = "mqtt", "mqtt", "mosquitto", False
+
+    def options(self) -> dict[str, Any]:
+        with mqtt_client(self.place, f"of-{self.id}", keep=True) as client:
+            client.subscribe(self.id, 1)
+        given = {"url": self.place.url, "topic": self.id, "qos": 1}
+        return {**given, "keep_alive": "2 s", "connect_timeout": "2 s"}
+
+    def rows(self) -> Rows:
+        found: list[bytes] = []
+        mark = uuid.uuid4().hex.encode()
+        with mqtt_client(self.place) as client:
+            client.publish(self.id, mark, 1).wait_for_publish(30)
+        with mqtt_client(self.place, f"of-{self.id}", keep=True, take=found.append):
+            until = time.monotonic() + 60
+            while mark not in found:
+                assert time.monotonic() < until, "what was published last has not come"
+                time.sleep(0.05)
+        return [json.loads(value) for value in found if value != mark]
+
+
+class Listened(Sink):
+    """What is sent to a port, which is listened to as long as the path lasts.
+
+    Attributes:
+        to: the option that names the port.
+    """
+
+    to: ClassVar[str]
+
+    def options(self) -> dict[str, Any]:
+        self._found: list[Any] = []
+        self._enough = threading.Event()
+        self._socket = self._bound()
+        self._socket.settimeout(0.1)
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+        return {self.to: f"127.0.0.1:{self._socket.getsockname()[1]}"}
+
+    def _listen(self) -> None:
+        while not self._enough.is_set():
+            with suppress(TimeoutError):
+                self._take()
+
+    @abstractmethod
+    def _bound(self) -> socket.socket:
+        """Return a socket on a port."""
+
+    @abstractmethod
+    def _take(self) -> None:
+        """Take what comes next, or nothing."""
+
+    def rows(self) -> Rows:
+        time.sleep(0.5)
+        return [json.loads(line) for line in self._found]
+
+    def close(self) -> None:
+        self._enough.set()
+        self._thread.join(10)
+        self._socket.close()
+
+
+class Stream(Listened):
+    """Lines over TCP, of which the last may be cut off where a process has ended."""
+
+    name = use = "socket"
+    to = "connect"
+
+    def _bound(self) -> socket.socket:
+        return socket.create_server(("127.0.0.1", 0))
+
+    def _take(self) -> None:
+        there, _ = self._socket.accept()
+        threading.Thread(target=self._read, args=(there,), daemon=True).start()
+
+    def _read(self, there: socket.socket) -> None:
+        with there, there.makefile("rb") as lines, suppress(OSError):
+            for line in lines:
+                if line.endswith(b"\n"):
+                    self._found.append(line)
+
+
+class Datagrams(Listened):
+    name = use = "udp"
+    to = "to"
+
+    def _bound(self) -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.bind(("127.0.0.1", 0))
+        return made
+
+    def _take(self) -> None:
+        self._found.append(self._socket.recv(65_536))
+
+
 SINKS = {
     each.name: each
     for each in (
         Files, SqlTransactional, SqlStaged, SqlIdempotent, TopicTransactional, TopicPlain,
         SubjectIdempotent, SubjectPlain, PulsarNumbered, PulsarPlain, Queue, Shards, Hook, Push, SqlPlain,
-        CoreSubject, Index, Lake, Entries,
+        CoreSubject, Index, Lake, Entries, Snapshots, Hashes, Address, Fifo, Published, Publisher, Stream,
+        Datagrams,
     )
 }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
 from mainstem_testkit.server import free_port
 
 from campaign.events import Event
@@ -27,6 +29,8 @@ DECODED = {
     "at": "TIMESTAMP NOT NULL",
     "v": "INT NOT NULL",
 }
+#: A row of a table with the newest event of each key.
+_ROW = pa.schema([("k", pa.string()), ("n", pa.int64()), ("v", pa.int32())])
 
 
 class Source(ABC):
@@ -39,6 +43,7 @@ class Source(ABC):
         killable: whether that may be killed: not if a sender could not tell then what was taken.
         receives: whether a receiver takes its messages into the ingress log.
         changes: whether it tells changes of a table, that has the newest event of each key.
+        keyed: whether it tells changes of keys, whose values are the events.
     """
 
     name: ClassVar[str]
@@ -48,6 +53,7 @@ class Source(ABC):
     killable: ClassVar[bool] = True
     receives: ClassVar[bool] = False
     changes: ClassVar[bool] = False
+    keyed: ClassVar[bool] = False
 
     def __init__(self, places: Places, folder: Path, path: str) -> None:
         self.folder, self.path = folder, path
@@ -526,12 +532,177 @@ class PubSubscription(Source):
         self.place.server.publish(self._topic, told)
 
 
+class Session(Source):
+    """A session of MQTT, which knows no copies: what was confirmed is not sent again."""
+
+    name, needs, ordered, receives, killable = "mqtt", "mosquitto", True, True, False
+
+    def part(self) -> dict[str, Any]:
+        with mqtt_client(self.place, self.id, keep=True) as client:
+            client.subscribe(self.id, 1)
+        self._confirmed: set[int] = set()
+        given = {"url": self.place.url, "topics": [self.id], "client_id": self.id}
+        return {"use": "mqtt", "with": {**given, "connect_timeout": "2 s", "keep_alive": "2 s"}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        with mqtt_client(self.place) as client:
+            for e in events:
+                if e.n not in self._confirmed:
+                    sent = client.publish(self.id, e.as_json(), 1)
+                    # Long enough for a server that stands still for a while.
+                    sent.wait_for_publish(60)
+                    assert sent.is_published()
+                    self._confirmed.add(e.n)
+
+
+class Bucket(Source):
+    """A bucket of keys, one for each event: of one that is written again the older is forgotten."""
+
+    name, needs, ordered, keyed = "nats-bucket", "nats", True, True
+
+    def part(self) -> dict[str, Any]:
+        from nats.js.api import KeyValueConfig
+
+        async def make(_: Any, js: Any) -> None:
+            await js.create_key_value(KeyValueConfig(bucket=self.id))
+
+        at(self.place.server.url, make)
+        return {"use": "nats_bucket", "with": {"servers": self.place.url, "bucket": self.id}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        from nats.js.errors import KeyWrongLastSequenceError
+
+        async def put(_: Any, js: Any) -> None:
+            bucket = await js.key_value(self.id)
+            for e in events:
+                with suppress(KeyWrongLastSequenceError):  # it is there
+                    await bucket.create(f"of.{e.n}", e.as_json().encode())
+
+        at(self.place.server.url, put)
+
+
+class Lines(Source):
+    """Lines over TCP, which nobody acknowledges: an event is sent once, with the others of its piece."""
+
+    name, lossy, receives = "socket", True, True
+
+    def part(self) -> dict[str, Any]:
+        self._to = ("127.0.0.1", free_port())
+        self._sent = -1
+        return {"use": "socket", "with": {"listen": "{}:{}".format(*self._to)}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        with socket.create_connection(self._to, 10) as made:
+            for e in events:
+                if e.n > self._sent:
+                    self._sent = e.n
+                    made.sendall(e.as_json().encode() + b"\n")
+
+
+class Lake(Source):
+    """A table that is merged into, with the newest event of each key."""
+
+    ordered = receives = changes = True
+    use: ClassVar[str]
+
+    @property
+    def table(self) -> Path:
+        return self.folder / f"{self.path}-lake"
+
+    def part(self) -> dict[str, Any]:
+        self._make()
+        given = {
+            "path": f"./{self.table.name}",
+            "key": ["k"],
+            "schema": "k STRING, n BIGINT, v INT",
+        }
+        return {"use": self.use, "with": {**given, "poll": "200 ms"} | self.more()}
+
+    def more(self) -> dict[str, Any]:
+        """Return further options."""
+        return {}
+
+    def send(self, events: Sequence[Event]) -> None:
+        newest = {e.k: e for e in events}.values()
+        columns = {name: [getattr(e, name) for e in newest] for name in ("k", "n", "v")}
+        self._merge(pa.table(columns, _ROW))
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Make the table."""
+
+    @abstractmethod
+    def _merge(self, rows: pa.Table) -> None:
+        """Update rows by their key, and insert those that are new."""
+
+
+class DeltaRows(Lake):
+    name = use = "delta"
+
+    def _make(self) -> None:
+        from deltalake import DeltaTable
+
+        told = {"delta.enableChangeDataFeed": "true"}
+        DeltaTable.create(str(self.table), schema=_ROW, configuration=told)
+
+    def _merge(self, rows: pa.Table) -> None:
+        from deltalake import DeltaTable
+
+        (
+            DeltaTable(str(self.table))
+            .merge(rows, "held.k = new.k", source_alias="new", target_alias="held")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute()
+        )
+
+
+class IcebergRows(Lake):
+    name = use = "iceberg"
+
+    def more(self) -> dict[str, Any]:
+        return {"table": "campaign.rows"}
+
+    def _make(self) -> None:
+        catalog = iceberg(self.table)
+        catalog.create_namespace("campaign")
+        catalog.create_table("campaign.rows", _ROW)
+
+    def _merge(self, rows: pa.Table) -> None:
+        iceberg(self.table).load_table("campaign.rows").upsert(rows, ["k"])
+
+
+class Documents(Source):
+    """A collection with the newest event of each key, of an emulation that forgets: never killed."""
+
+    name = use = needs = "mongodb"
+    ordered = receives = changes = True
+    killable = False
+
+    def part(self) -> dict[str, Any]:
+        table = {"key": ["k"], "schema": "k STRING, n BIGINT, v INT"}
+        url = self.place.url.replace("/test?", f"/{self.id}?")
+        given = {"url": url, "tables": {"rows": table}, "chunk_rows": 7}
+        return {"use": self.use, "with": {**given, "answer_timeout": "3 s"}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        import pymongo
+
+        with pymongo.MongoClient(self.place.server.url, retryWrites=False) as client:
+            rows = client[self.id]["rows"]
+            for e in events:
+                row = {"n": e.n, "v": e.v}
+                if not rows.replace_one({"_id": e.k}, row).matched_count:
+                    rows.insert_one({"_id": e.k, **row})
+
+
 SOURCES = {
     each.name: each
     for each in (
         Files, Classic, Quorum, Stream, KafkaTopic, ShareGroup, Jetstream, WorkQueue, PulsarTopic,
         Subscription, Core, Shards, Hook, Pull,
         Poll, Datagrams, PostgreSQL, MySQL, MariaDB, Entries, Address, Fifo, PubSubscription,
+        Session, Bucket, Lines, DeltaRows, IcebergRows, Documents,
     )
 }  # fmt: skip
 
@@ -575,6 +746,41 @@ def pulsar_client(place: Any) -> Iterator[Any]:
         yield client
     finally:
         client.close()
+
+
+@contextmanager
+def mqtt_client(
+    place: Any, name: str = "", *, keep: bool = False, take: Any = None
+) -> Iterator[Any]:
+    """Yield a client of MQTT that comes directly, and that gives each message to `take`."""
+    import paho.mqtt.client as mqtt
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, name, protocol=mqtt.MQTTv5)
+    kept = Properties(PacketTypes.CONNECT)
+    kept.SessionExpiryInterval = 86_400 if keep else 0
+    there = threading.Event()
+    client.on_connect = client.on_subscribe = lambda *_: there.set()
+    if take is not None:
+        client.on_message = lambda _client, _data, message: take(bytes(message.payload))
+    client.connect("127.0.0.1", place.server.port, 60, clean_start=not keep, properties=kept)
+    client.loop_start()
+    assert there.wait(10), "the server does not answer"
+    try:
+        yield client
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+def iceberg(folder: Path) -> Any:
+    """Return the catalog that the option `path` makes in a folder."""
+    from pyiceberg.catalog import load_catalog
+
+    folder.mkdir(parents=True, exist_ok=True)
+    where = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    return load_catalog("mainstem", type="sql", **where)
 
 
 def kinesis(place: Any) -> dict[str, str]:
