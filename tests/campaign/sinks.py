@@ -441,7 +441,8 @@ class Address(Sink):
             receiver = connection.create_receiver(self.id, credit=500)
             with suppress(Timeout):
                 while True:
-                    found.append(json.loads(bytes(receiver.receive(timeout=2).body)))
+                    message = receiver.receive(timeout=2)  # which its body is a view of
+                    found.append(json.loads(bytes(message.body)))
                     receiver.accept()
         finally:
             connection.close()
