@@ -55,6 +55,18 @@ def test_a_document_runs_on_executors_of_their_own(pipeline):
     assert [n for *_, n in totals(pipeline)] == [2, 3, 4]
 
 
+@pytest.mark.in_turn
+def test_workers_without_the_core_are_told(pipeline):
+    """Pass: whose Python has no package of ours; exit 4, with what to install, and no trace of Java's."""
+    bare = pipeline.folder / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    fed(pipeline, "local-cluster[1,1,1024]")
+    result = pipeline.command(PYSPARK_PYTHON=str(bare / "bin/python"))
+    assert result.returncode == 4, result.stderr
+    assert "has no package `mainstem`. Install it there" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 #: What the workers have, beside what that needs of this repository.
 PLUGINS = (
     "mainstem-broker-amqp",

@@ -32,7 +32,7 @@ class Chain(ABC):
         loads: whether a table is loaded before events are joined.
         table: whether the result is a changelog, of which the last table is compared; keyed by `k`.
         changes: whether it takes the changes of a table, and no events.
-        needs: the server that its steps speak to, which forgets what it has when it ends: never killed.
+        needs: the server that its steps speak to; never killed, as some forget what they have.
     """
 
     name: ClassVar[str]
@@ -373,7 +373,7 @@ class Copies(Chain):
 
 
 class Asked(Chain):
-    """Each event with what a database's table has for its key; the server is shared, and never killed."""
+    """Each event with what a database's table has for its key."""
 
     name = "lookup"
     columns = ("n", "k", "level")

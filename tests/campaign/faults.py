@@ -94,7 +94,7 @@ def receiver(job: Job, chance: random.Random) -> None:
 
 def worker(job: Job, chance: random.Random) -> None:
     """Kill a Python worker of the executor: Spark tries the task again."""
-    there = job.pids("worker_daemon")
+    there = [*job.pids("worker_daemon"), *job.pids("pyspark.daemon")]
     _kill([pid for pid in there if _parent(pid) in there], chance)
 
 

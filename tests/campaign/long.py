@@ -53,6 +53,7 @@ _KINDS = (
     ("Spark", "java"),
     ("receivers", "mainstem_ingress.process"),
     ("workers", "worker_daemon"),
+    ("workers", "pyspark.daemon"),
     ("driver", "mainstem\0run"),
 )
 

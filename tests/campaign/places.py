@@ -139,7 +139,7 @@ class Places:
 
     @cached_property
     def mongodb(self) -> Place:
-        """An emulation of its change streams, which forgets all when it ends: never killed."""
+        """An emulation of its change streams."""
         return self._made(Place(MongoDB(self._new("mongodb"))))
 
     @cached_property

@@ -492,13 +492,14 @@ class Published(Sink):
 
 
 class Publisher(Sink):
-    """A topic of MQTT, listened to in a session that outlives connections."""
+    """A topic of MQTT, listened to in a session that outlives connections. The server writes it down behind its
+    answers, so it is never killed."""
 
     name, use, needs, killable = "mqtt", "mqtt", "mosquitto", False
 
     def options(self) -> dict[str, Any]:
-        with mqtt_client(self.place, f"of-{self.id}", keep=True) as client:
-            client.subscribe(self.id, 1)
+        with mqtt_client(self.place, f"of-{self.id}", subscribe=self.id):
+            pass
         given = {"url": self.place.url, "topic": self.id, "qos": 1}
         return {**given, "keep_alive": "2 s", "connect_timeout": "2 s"}
 
@@ -507,7 +508,7 @@ class Publisher(Sink):
         mark = uuid.uuid4().hex.encode()
         with mqtt_client(self.place) as client:
             client.publish(self.id, mark, 1).wait_for_publish(30)
-        with mqtt_client(self.place, f"of-{self.id}", keep=True, take=found.append):
+        with mqtt_client(self.place, f"of-{self.id}", take=found.append):
             until = time.monotonic() + 60
             while mark not in found:
                 assert time.monotonic() < until, "what was published last has not come"

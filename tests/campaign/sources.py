@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import socket
-import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -533,13 +533,14 @@ class PubSubscription(Source):
 
 
 class Session(Source):
-    """A session of MQTT, which knows no copies: what was confirmed is not sent again."""
+    """A session of MQTT, which knows no copies: what was confirmed is not sent again. The server writes
+    it down behind its answers, so it is never killed."""
 
     name, needs, ordered, receives, killable = "mqtt", "mosquitto", True, True, False
 
     def part(self) -> dict[str, Any]:
-        with mqtt_client(self.place, self.id, keep=True) as client:
-            client.subscribe(self.id, 1)
+        with mqtt_client(self.place, self.id, subscribe=self.id):
+            pass
         self._confirmed: set[int] = set()
         given = {"url": self.place.url, "topics": [self.id], "client_id": self.id}
         return {"use": "mqtt", "with": {**given, "connect_timeout": "2 s", "keep_alive": "2 s"}}
@@ -673,11 +674,10 @@ class IcebergRows(Lake):
 
 
 class Documents(Source):
-    """A collection with the newest event of each key, of an emulation that forgets: never killed."""
+    """A collection with the newest event of each key, of an emulation."""
 
     name = use = needs = "mongodb"
     ordered = receives = changes = True
-    killable = False
 
     def part(self) -> dict[str, Any]:
         table = {"key": ["k"], "schema": "k STRING, n BIGINT, v INT"}
@@ -750,24 +750,34 @@ def pulsar_client(place: Any) -> Iterator[Any]:
 
 @contextmanager
 def mqtt_client(
-    place: Any, name: str = "", *, keep: bool = False, take: Any = None
+    place: Any, name: str = "", *, subscribe: str = "", take: Any = None
 ) -> Iterator[Any]:
-    """Yield a client of MQTT that comes directly, and that gives each message to `take`."""
+    """Yield a client of MQTT that comes directly.
+
+    Args:
+        name: of a session that outlives connections; one for this connection alone when left out.
+        subscribe: a topic that the session is to have.
+        take: is given each message.
+    """
     import paho.mqtt.client as mqtt
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
 
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, name, protocol=mqtt.MQTTv5)
     kept = Properties(PacketTypes.CONNECT)
-    kept.SessionExpiryInterval = 86_400 if keep else 0
-    there = threading.Event()
-    client.on_connect = client.on_subscribe = lambda *_: there.set()
+    kept.SessionExpiryInterval = 86_400 if name else 0
+    answers: queue.Queue[bool] = queue.Queue()
+    client.on_connect = lambda *told: answers.put(not told[3].is_failure)
+    client.on_subscribe = lambda *told: answers.put(not any(c.is_failure for c in told[3]))
     if take is not None:
         client.on_message = lambda _client, _data, message: take(bytes(message.payload))
-    client.connect("127.0.0.1", place.server.port, 60, clean_start=not keep, properties=kept)
+    client.connect("127.0.0.1", place.server.port, 60, clean_start=not name, properties=kept)
     client.loop_start()
-    assert there.wait(10), "the server does not answer"
     try:
+        assert answers.get(timeout=10), "the connection is refused"
+        if subscribe:
+            client.subscribe(subscribe, 1)
+            assert answers.get(timeout=10), "the subscription is refused"
         yield client
     finally:
         client.disconnect()

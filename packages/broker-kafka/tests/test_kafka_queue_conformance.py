@@ -28,7 +28,7 @@ class Groups:
         }
 
     def put(self, numbers):
-        # In one batch, which is taken as a whole: none comes after it before it is acknowledged.
+        # In one batch unless `alone`; it is taken as a whole: none comes after it before it is acknowledged.
         producer = Producer({"bootstrap.servers": self.server.url, "linger.ms": 50})
         for number in numbers:
             producer.produce(self.topic, str(number), partition=0)

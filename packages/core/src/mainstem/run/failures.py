@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mainstem.contracts.abilities import Advising, Expressions
-from mainstem.errors import MainstemError, PipelineError
+from mainstem.errors import MachineError, MainstemError, PipelineError
 from mainstem.plan.model import Node, Plan
 from mainstem.run.telling import Told
 
@@ -73,6 +73,21 @@ def lost_worker(error: BaseException) -> str:
     return ""
 
 
+_NO_CORE = re.compile(
+    r"Error from python worker.*No module named '?(mainstem|lazy_loader)\b", re.DOTALL
+)
+
+
+def without_core(error: BaseException) -> MachineError | None:
+    """Return what to tell if Python on one of a cluster's machines has no core of ours."""
+    if not _NO_CORE.search(str(error)):
+        return None
+    return MachineError(
+        "Python on a machine of the cluster can't start Spark's workers: it has no package `mainstem`. "
+        "Install it there, or write `spark.python.daemon.module: pyspark.daemon` under `spark.conf`."
+    )
+
+
 def of_an_expression(error: BaseException, plan: Plan, nodes: Iterable[Node]) -> bool:
     """Whether a query failed for an expression, or a Python function, of one of some nodes."""
     named = [node.name for node in nodes]
@@ -115,6 +130,8 @@ def explain(
     if isinstance(error, MainstemError):
         plan.scrubber.clean_error(error)
         return error
+    if absent := without_core(error):
+        return absent
     text = str(error)
     refused = _REJECTED.search(text)
     if refused:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.errors import MachineError
 from mainstem.plan.model import Plan
+from mainstem.run.failures import without_core
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,8 @@ def check_shared(plan: Plan, spark: SparkSession) -> None:
     """Put a file into each folder that must be shared, and let the executors look for it.
 
     Raises:
-        MachineError: an executor does not see one; says which, and from which host.
+        MachineError: an executor does not see one, with which and from which host; or one has no core of
+            ours.
     """
     probes: list[Path] = []
     places: dict[str, str] = {}
@@ -48,7 +50,12 @@ def check_shared(plan: Plan, spark: SparkSession) -> None:
 
         context = spark.sparkContext
         tasks = 2 * max(2, context.defaultParallelism)
-        unseen = sorted(set(context.parallelize(range(tasks), tasks).flatMap(look).collect()))
+        try:
+            unseen = sorted(set(context.parallelize(range(tasks), tasks).flatMap(look).collect()))
+        except Exception as error:
+            if absent := without_core(error):
+                raise absent from error
+            raise
     finally:
         for probe in probes:
             probe.unlink(missing_ok=True)

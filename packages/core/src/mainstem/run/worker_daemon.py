@@ -1,15 +1,18 @@
-"""Spark's daemon of Python workers, whose pauses between tasks do not grow with what is imported.
+"""Spark's daemon of Python workers, whose workers need no long pause after each task.
 
 It is the module that `spark.python.daemon.module` names in sessions of ours, so Spark starts it on each
-machine. Spark's own lets a worker look through all its objects for garbage after each task, before the
-next can have it: with pyarrow, pandas and Polars there are a hundred thousand, which takes longer than
-the task where a batch is small. What modules have brought stays as long as the process, so it is set
-aside once, and not looked through again.
+machine that has tasks; sources in Python have a daemon of Spark's own beside it. Spark's lets a worker
+look through all its objects for garbage after each task, before it can take the next: with pyarrow,
+pandas and Polars there are a hundred thousand, which takes longer than the task where a batch is small.
+Nearly all of them came with modules and stay as long as the process, so what is alive after a task that
+brought some is set aside, and not looked through again. What of it becomes garbage later stays, if it
+refers to itself; hence this is done a few times at most.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,16 +21,21 @@ from pyspark import daemon
 
 _Work = Callable[..., int]
 
+#: How often a worker sets aside what is alive. Modules come with its first tasks.
+_TIMES = 5
+
 
 def sparing(work: _Work) -> _Work:
-    """Return a worker's work on a task that sets aside what is there whenever modules have come."""
-    known = 0
+    """Wrap a worker's work on a task: after one that brought modules, what is alive is set aside."""
+    known = times = 0
 
     def worker(*given: Any) -> int:
-        nonlocal known
+        nonlocal known, times
         code = work(*given)
-        if len(sys.modules) > known:
-            known = len(sys.modules)
+        # As Spark says that there will be another task.
+        goes_on = code == 0 and os.environ.get("SPARK_REUSE_WORKER")
+        if goes_on and times < _TIMES and len(sys.modules) > known:
+            known, times = len(sys.modules), times + 1
             gc.collect()  # what is garbage by now is not to stay
             gc.freeze()
         return code
@@ -36,5 +44,7 @@ def sparing(work: _Work) -> _Work:
 
 
 if __name__ == "__main__":
-    daemon.worker = sparing(daemon.worker)
+    own = getattr(daemon, "worker", None)  # no name that PySpark promises
+    if callable(own):
+        daemon.worker = sparing(own)
     daemon.manager()
