@@ -106,6 +106,7 @@ bench: install services
 	$(BIN)/python benchmarks/windows.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/small_batch.py
+	$(BIN)/python benchmarks/small_tasks.py
 	$(BIN)/python benchmarks/syncing.py
 	$(BIN)/python benchmarks/metrics_overhead.py
 	$(BIN)/python benchmarks/looking.py

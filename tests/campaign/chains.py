@@ -440,6 +440,7 @@ class Registered(Chain):
 
 
 _ALL = (
-    Stateless(), Aggregate(), Enrich(), Match(), Newest(), View(), Relayed(), Copied(), Registered(), Pattern(), Copies(), Asked(),
+    Stateless(), Aggregate(), Enrich(), Match(), Newest(), View(), Relayed(), Copied(), Registered(),
+    Pattern(), Copies(), Asked(),
 )  # fmt: skip
 CHAINS = {each.name: each for each in _ALL}
