@@ -6,7 +6,19 @@ from hypothesis import strategies as st
 from mainstem_testkit.conformance.operator import OperatorSuite
 
 
-class TestMatch(OperatorSuite):
+class Rows(OperatorSuite):
+    """Rows with low and high numbers, so that there is something to find."""
+
+    def examples(self, port):
+        columns = {
+            "k": st.sampled_from(["a", "a", None]),
+            "at": st.sampled_from([f"2024-05-01T00:0{minute}:00Z" for minute in range(8)]),
+            "v": st.sampled_from([0, 20, 70, 90, None]),
+        }
+        return st.fixed_dictionaries(columns)
+
+
+class TestMatch(Rows):
     use = "match"
     inputs = {"input": "k STRING, at TIMESTAMP, v INT"}
     event_time = {"input": "at"}
@@ -31,7 +43,7 @@ class TestAllRows(TestMatch):
         }
 
 
-class TestPatterns(OperatorSuite):
+class TestPatterns(Rows):
     use = "match_patterns"
     inputs = {
         "input": "k STRING, at TIMESTAMP, v INT",

@@ -105,6 +105,7 @@ class TestSlidingCount(ByKey):
 class TestTriggered(ByKey):
     #: One that counts to more may keep a row to itself for now.
     more = {"emit": {"early": {"count": 1}}}
+    by_batch = ("pane", "pane_number")
     window = None
 
 

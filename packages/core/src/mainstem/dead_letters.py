@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from mainstem.columns import arrow_type
 from mainstem.contracts.abilities import Readable
 from mainstem.contracts.shapes import MESSAGE_COLUMNS, REJECTED
+from mainstem.crashpoints import failpoint
 from mainstem.durable import made_folder, sync_file, sync_folder
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan, SinkNode
@@ -148,7 +149,9 @@ class RedriveLog:
         hidden = self._folder / f".{start:020d}.parquet.new"
         pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), hidden)
         sync_file(hidden)
+        failpoint("redrive.before-rename")
         hidden.rename(self._folder / f"{start:020d}.parquet")
+        failpoint("redrive.after-rename")
         sync_folder(self._folder)
 
     def _files(self) -> list[Path]:

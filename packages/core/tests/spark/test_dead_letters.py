@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from signal import SIGKILL
 
+import pyarrow.parquet as pq
 import pytest
 from mainstem.cli.app import app
+from mainstem.crashpoints import ARMED, Died, armed
 from mainstem.dead_letters import Letter, RedriveLog
+from mainstem_testkit import crash_at_every_point
 from typer.testing import CliRunner
 
 LINES = ['{"n": 1}', '{"n": "two"}', "no json\\", '{"n": 4}', '{"n": "five"}']
@@ -126,13 +133,51 @@ def test_what_can_not_be_read_is_told(refused, pipeline):
         assert message in str(ended.exception), ended.output
 
 
+@pytest.mark.in_turn
+def test_what_was_sent_comes_once_over_kills(refused):
+    """Pass: the command is killed at each of its steps and given again, and the run that reads what it sent dies
+    at each of its own: each payload comes out once."""
+
+    def sent(pipeline):
+        for place in ("bad", "checkpoints", "out"):
+            shutil.rmtree(pipeline.folder / place)
+        pipeline.run()
+        pipeline.file.write_text(pipeline.file.read_text().replace("n INT", "n STRING"))
+        command = [sys.executable, "-m", "mainstem", "deadletters", "redrive", str(pipeline.file)]
+        for step, chosen in (("before-rename", ["--reason", "is no INT"]), ("after-rename", [])):
+            armed = {**os.environ, ARMED: f"redrive.{step}"}
+            assert subprocess.run(command + chosen, env=armed, check=False).returncode == -SIGKILL
+            told(pipeline, "redrive", *chosen)
+
+    def oracle(pipeline):
+        assert numbers(pipeline) == ["1", "4", "five", "two"]
+        assert len(pipeline.rows("bad")) == 4  # what is no JSON came, and was refused again
+
+    def runners(points):
+        return [point for point in points if point.startswith("run.")]
+
+    points = crash_at_every_point(refused(), oracle, points=runners, before=sent, here=True)
+    assert points == ["run.before-batch", "run.after-batch"]
+
+
+@pytest.mark.parametrize(("step", "sent"), [("before-rename", 2), ("after-rename", 1)])
+def test_a_sending_that_dies_has_sent_all_or_nothing(tmp_path, step, sent):
+    """Pass: the next one sends what the first has not, at positions of its own."""
+    with armed(f"redrive.{step}:1:die"), pytest.raises(Died):
+        RedriveLog(tmp_path).add([letter(0)])
+    assert RedriveLog(tmp_path).add([letter(0), letter(1)]) == sent
+    assert len(RedriveLog(tmp_path).known()) == 2
+    rows = [pq.read_metadata(file).num_rows for file in (tmp_path / "messages").glob("[0-9]*")]
+    assert sum(rows) == 2
+
+
+def letter(number):
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return Letter(f"{number:016x}", "bad", "row", "why", at, b"x")
+
+
 def test_two_that_send_at_once_send_each_letter_once(tmp_path):
     """Pass: whoever is second sees what the first has sent; positions go on."""
-
-    def letter(number):
-        at = datetime(2026, 1, 1, tzinfo=UTC)
-        return Letter(f"{number:016x}", "bad", "row", "why", at, b"x")
-
     given = [letter(n) for n in range(50)]
     with ThreadPoolExecutor(8) as pool:
         sent = list(pool.map(lambda _: RedriveLog(tmp_path).add(given), range(8)))

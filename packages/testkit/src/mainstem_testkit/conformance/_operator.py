@@ -69,6 +69,8 @@ class TryingSuite(Suite):
     #: The column whose value grows from row to row, for ports that need one; a changelog's sequence
     #: does so anyway.
     growing: ClassVar[Mapping[str, str]] = {}
+    #: Columns of a table that say in which batch a row came, and so hang on the batches.
+    by_batch: ClassVar[Sequence[str]] = ()
     #: How many courses of rows, batches, files and crashes are tried.
     tries: ClassVar[int] = 2
 
