@@ -253,11 +253,31 @@ def test_what_is_wrong_is_told_to_programs(file):
     assert json.loads(missing.stdout)["errors"][0]["file"].endswith("none.yaml")
 
 
-def test_secrets_are_not_told_to_programs_either(file):
+@pytest.mark.parametrize(
+    ("words", "change", "code", "key"),
+    [
+        (["plan", "--format", "json"], ("from: row", "from: rwo"), 2, "sinks.out.from"),
+        (["lag", "--format=json"], ("from: row", "from: rwo"), 2, "sinks.out.from"),
+        (["checkpoint", "show", "--format", "json"], ("console", "consol"), 3, "sinks.out.use"),
+        (["deadletters", "list", "--format", "json"], ("", ""), 1, ""),
+    ],
+)
+def test_what_ends_any_command_is_told_to_programs(file, words, change, code, key):
+    """Pass: as JSON on standard output and nothing beside it, with the code that the command ends with."""
+    file.write_text(RIGHT.replace(*change))
+    result = mainstem(*words, file)
+    (told,) = json.loads(result.stdout)["errors"]
+    assert (result.returncode, told["exit_code"], told["key"]) == (code, code, key)
+    assert told["message"]
+    assert "error:" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_secrets_are_not_told_to_programs_either(file, command):
     """Pass: a wrong value that a reference stands for is not printed."""
     text = RIGHT.replace("format: json", "format: '${env:SWORDFISH}'")
     file.write_text(text)
-    result = mainstem("validate", file, "--static", "--format", "json", SWORDFISH=SECRET)
+    result = mainstem(command, file, "--static", "--format", "json", SWORDFISH=SECRET)
     assert result.returncode != 0
     assert json.loads(result.stdout)["errors"]
     assert SECRET not in result.stdout + result.stderr

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -126,8 +127,7 @@ def validate(
     except MainstemError as error:
         if format is Form.TEXT:
             raise
-        found = [asdict(each) for each in getattr(error, "problems", [Problem(str(error))])]
-        told = {"file": str(file), "right": False, "errors": found, "warnings": []}
+        told = {"file": str(file), "right": False, "errors": _errors(error), "warnings": []}
         typer.echo(json.dumps(hidden.clean_all(told), indent=2))
         raise typer.Exit(error.exit_code) from None
     counts = {"nodes": len(plan.nodes), "queries": len(plan.queries)}
@@ -304,13 +304,26 @@ def _about(word: Word) -> str:
     return f"{COMMANDS.get(word.name, summary)} ({word.distribution})."
 
 
+def _errors(error: MainstemError) -> list[dict[str, Any]]:
+    """Return what is wrong, each with file, line, key and hint as far as they are known."""
+    one = Problem(str(error), exit_code=error.exit_code)
+    return [asdict(each) for each in getattr(error, "problems", [one])]
+
+
+def _asked_for_json(arguments: Sequence[str]) -> bool:
+    return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
+
+
 def main() -> None:
     """Run the command line; ends the process with the exit code of the command."""
     try:
         _add_commands(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
         app()
     except MainstemError as error:
-        typer.echo(hidden.clean(f"error: {error}"), err=True)
+        if _asked_for_json(sys.argv):
+            typer.echo(json.dumps(hidden.clean_all({"errors": _errors(error)}), indent=2))
+        else:
+            typer.echo(hidden.clean(f"error: {error}"), err=True)
         sys.exit(error.exit_code)
     except Exception:
         typer.echo(hidden.clean(traceback.format_exc()), err=True)
