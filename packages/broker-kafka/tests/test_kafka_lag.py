@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from kafka_reading import document, values
 from mainstem import OptionError, Reached
+from mainstem.history import History
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
 from mainstem_broker_kafka.source.source import KafkaSource
 
@@ -102,6 +103,22 @@ def test_what_is_gone_is_told(topics, nowhere, tmp_path):
             whole.starting_at(point)
     for point in ("earliest", datetime.now(UTC), {topic: {"0": 3}}):
         assert isinstance(whole.starting_at(point), KafkaSource)
+
+
+@pytest.mark.in_turn
+def test_what_was_trimmed_before_it_was_read_is_not_missed(pipeline, spark, topics):
+    """Pass: a checkpoint that began behind what retention had removed has all that it was read for, until
+    that is trimmed too."""
+    topic = topics.make()
+    topics.put(topic, "abcde")
+    topics.trim(topic, 2)
+    document(pipeline, topics.source(topic)).run()
+    (query,) = pipeline.plan().queries
+    home = pipeline.plan().home("messages")
+    begun = History(pipeline.plan().query_folder(query.name)).beginning("messages", home)
+    assert source(topics, topic).gone(begun) == ""
+    topics.trim(topic, 4)
+    assert source(topics, topic).gone(begun) == f"{topic}/0: offsets 2 to 3"
 
 
 @pytest.mark.in_turn

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from mainstem import OptionError, PipelineError, Reached
+from mainstem.history import History
 from mainstem.observation.reporter import Silent
 from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
@@ -209,6 +210,24 @@ def test_what_is_gone_is_said(nats, tmp_path):
     assert "1 deleted" in said
     other = {"log": "2001-01-01T00:00:00Z", "read": {stream: 12}}
     assert "made anew" in whole.gone(Reached(other, tmp_path, tmp_path))
+
+
+def test_what_was_purged_before_it_was_read_is_not_missed(nats, pipeline, spark):
+    """Pass: a checkpoint that began behind what the stream had removed has all that it was read for, until that
+    is purged too, or the stream is made anew."""
+    stream = make_stream(nats)
+    publish(nats, f"{stream}.a", range(9))
+    at(nats, lambda js, _: js.purge_stream(stream, seq=4))
+    document(pipeline, nats, stream).run()
+    (query, *_) = pipeline.plan().queries
+    home = pipeline.plan().home("log")
+    begun = History(pipeline.plan().query_folder(query.name)).beginning("log", home)
+    assert source(nats, stream).gone(begun) == ""
+    at(nats, lambda js, _: js.purge_stream(stream, seq=7))
+    assert source(nats, stream).gone(begun) == f"messages 4 to 6 of the stream {stream!r}"
+    at(nats, lambda js, _: js.delete_stream(stream))
+    make_stream(nats, stream)
+    assert "made anew" in source(nats, stream).gone(begun)
 
 
 def test_the_lag_counts_what_is_read(nats, tmp_path):

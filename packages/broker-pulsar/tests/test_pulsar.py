@@ -15,11 +15,19 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from mainstem import DocumentError, FencedError, OptionError, PermanentError, TransientError
+from mainstem import (
+    DocumentError,
+    FencedError,
+    OptionError,
+    PermanentError,
+    Reached,
+    TransientError,
+)
 from mainstem.columns import arrow_type, read_columns
 from mainstem.patience import retry
 from mainstem.plan.build import make_plan
 from mainstem.positions import Part
+from mainstem.positions.source import first_file
 from mainstem.sinks import LANE, NUMBER, Refused
 from mainstem_broker_pulsar.admin import Admin, Entry, Ledgers
 from mainstem_broker_pulsar.client import Client, Timeout
@@ -309,6 +317,26 @@ def test_compaction_leaves_the_newest_of_each_key(pulsar, topic):
         left = [each["key"] for each in planned(pulsar, topic, compacted=True)]
         assert left == [each["key"] for each in rows(found)]
     assert {b"k1", b"k2", b"key 1"} <= set(left)
+
+
+def test_what_was_never_looked_at_is_not_missed(pulsar, topic, tmp_path):
+    """Pass: ledgers have numbers of their own, so what was before the oldest is nobody's knowledge; what is gone
+    since a read began is told, as where it began is on record."""
+    pulsar.ask(path(topic), "PUT")
+    put(pulsar.url, topic, range(4))
+    source = PulsarSource(source_options(pulsar, topic))
+    began = Reached(None, tmp_path / "query" / "sources" / "numbers", tmp_path)
+    assert source.gone(began) == ""
+    file = first_file(tmp_path, began.spark_folder)
+    planner = source.reading("node", 1, first=file).planner()
+    planner.initial()
+    planner.close()
+    assert source.gone(began) == ""
+    pulsar.ask(f"{path(topic)}/unload", "PUT")
+    put(pulsar.url, topic, range(4))
+    wait_for(lambda: len(pulsar.ask(f"{path(topic)}/internalStats")["ledgers"]) > 1, 20)
+    pulsar.ask(f"{path(topic)}/truncate", "DELETE")
+    wait_for(lambda: "messages " in source.gone(began), 20)
 
 
 def test_a_ledger_that_was_empty_is_no_loss_while_the_topic_is_retained(pulsar, topic):

@@ -40,6 +40,7 @@ class TopicLog(PositionLog):
     """
 
     sparse = True
+    from_one = False
     digits = 34
 
     def __init__(self, options: PulsarSourceOptions, node: str, reader: str) -> None:

@@ -194,7 +194,8 @@ class KafkaSource(
 
     def gone(self, since: Reached) -> str:
         """Return which partitions begin after an offset; see `Rewindable.gone`."""
-        return starting.gone(Brokers(self.options), since.offset)
+        first = lag.initial(since.spark_folder) if since.offset is None else places(since.offset)
+        return starting.gone(Brokers(self.options), first or {})
 
     def traces(self, home: Path, message: str, key: str) -> Iterator[Trace]:
         """Yield the message at TOPIC/PARTITION/OFFSET, if the topic still has it."""

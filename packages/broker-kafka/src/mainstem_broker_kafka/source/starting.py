@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from mainstem import OptionError
 
-from mainstem_broker_kafka.source.offsets import Brokers, Partition, by_topic, places
+from mainstem_broker_kafka.source.offsets import Brokers, Partition, Places, by_topic, places
 from mainstem_broker_kafka.source.options import EARLIEST, KafkaSourceOptions, Offsets
 
 
@@ -61,10 +60,9 @@ def check_is_there(brokers: Brokers, start: str | datetime | Offsets) -> None:
             raise OptionError(message, option="start")
 
 
-def gone(brokers: Brokers, offset: Mapping[str, Any] | None) -> str:
-    """Return which partitions no longer have what comes after an offset; of all, after None."""
+def gone(brokers: Brokers, since: Places) -> str:
+    """Return which partitions no longer have what comes from some offsets on; 0 of those left out."""
     known = brokers.partitions()
-    since = places(offset) if offset is not None else {}
     found = []
     for partition, first in sorted(brokers.beginnings(known).items()):
         wanted = since.get(partition, 0)

@@ -280,7 +280,8 @@ class Rewindable(Ability):
     def gone(self, since: Reached) -> str:
         """Return what can't be read again of the rows after a point; empty if nothing is gone.
 
-        After an offset of None: of all rows there ever were, as far as anybody can tell.
+        After an offset of None: of all rows that the checkpoint was read for; where it does not say since
+        when, of all there ever were, as far as anybody can tell.
         """
 
 

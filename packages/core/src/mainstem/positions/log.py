@@ -103,11 +103,14 @@ class PositionLog(ABC):
         sparse: whether there are positions whose messages are never read, since others are asked for, or
             that no message has; `next`, `waiting` and `age` then say which are, and `ahead` and `between`
             where there are many.
+        from_one: whether a log's first message is at 1; else nobody knows what was before the oldest that
+            it has.
         digits: how many a position has at most, as text of one length.
         stamped: whether `stamp` can tell that a position has another message than it had.
     """
 
     sparse: bool = False
+    from_one: bool = True
     digits: int = 20
     stamped: bool = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -23,6 +24,7 @@ from mainstem.contracts.abilities import (
 from mainstem.contracts.components import Source
 from mainstem.contracts.options import Options
 from mainstem.contracts.shapes import LOST, Inputs, Shape
+from mainstem.durable import read_whole
 from mainstem.errors import OptionError
 from mainstem.losses import split_lost
 from mainstem.positions.log import Begin, Part, PositionLog
@@ -78,9 +80,7 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
         from mainstem.positions.reading import GAP
 
         # Replays and previews have the same folder.
-        name = f"{ctx.read_name} elsewhere" if self._rewound else ctx.read_name
-        word = hashlib.sha256(name.encode()).hexdigest()[:16]
-        first = ctx.folder().absolute() / "first" / f"{word}.json"
+        first = first_file(ctx.folder().absolute(), ctx.spark_folder, elsewhere=self._rewound)
         tasks = self.options.partitions or ctx.spark.sparkContext.defaultParallelism
         frame = ctx.read_planned(self.reading(ctx.node, tasks, progress=ctx.progress, first=first))
         # Also where nobody reads `lost`: its rows are counted, and shown with the run.
@@ -150,6 +150,9 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
     def gone(self, since: Reached) -> str:
         with self._asked() as log:
             offset = since.offset
+            if offset is None:
+                first = first_file(since.home, since.spark_folder)
+                offset = json.loads(read_whole(first)) if first.exists() else None
             log.recall((offset or {}).get("notes", {}))
             seen = log.look()
             if offset and offset["log"] != seen.identity:
@@ -159,7 +162,7 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
             parts = []
             for partition, span in () if self.superseded else seen.spans.items():
                 read = int(offset["read"].get(partition, 0)) if offset else 0
-                if span.first > read + 1:
+                if span.first > read + 1 and (read or log.from_one):
                     what = f"messages {log.written(read + 1)} to {log.written(span.first - 1)}"
                     parts.append(f"{what} of {log.called(partition)}")
                 if span.deleted:
@@ -204,3 +207,15 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
     def reached(self, trace: Trace, offset: Any) -> bool:
         read = offset["read"].get(trace.place["partition"])
         return read is not None and int(read) >= int(trace.place["position"])
+
+
+def first_file(home: Path, spark_folder: Path, *, elsewhere: bool = False) -> Path:
+    """Return the file that keeps where a read began.
+
+    Args:
+        home: the node's durable folder.
+        spark_folder: where Spark keeps its files of the read: `QUERY/sources/READ`.
+        elsewhere: whether the read was told to begin elsewhere.
+    """
+    name = f"{spark_folder.parent.parent.name}.{spark_folder.name}{' elsewhere' * elsewhere}"
+    return home / "first" / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
