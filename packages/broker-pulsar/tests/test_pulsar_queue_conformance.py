@@ -58,9 +58,5 @@ class TestSource(Topics, SourceSuite):
     def options(self):
         return {**super().options(), "keep": "1 day"}
 
-    def put(self, numbers):
-        # The broker gives what was sent as one batch as a whole, whatever the limit.
-        put(self.server.url, self.topic, list(numbers), batching=False)
-
     def limited(self, rows):
         return {"max_rows": rows, "segment_rows": 1}
