@@ -98,5 +98,4 @@ class TestSource(MoldMixin, SourceSuite):
         "hold": {"hold": 0},
     }
 
-    def limited(self, rows):
-        return {"max_rows": rows, "segment_rows": 1}
+    # No `limited`: the messages of a packet are one segment, as the place of the feed is behind them all.

@@ -211,11 +211,35 @@ def test_groups_by_rows(log: Log) -> None:
     )
     with working(receiver, log, segment_rows=3, linger=NEVER):
         receiver.idle.wait(30)
-        assert segments(log) == [[1, 2, 3, 4], [5, 6, 7, 8, 9]]
-        assert receiver.acknowledged == [[1, 2, 3, 4], [5, 6, 7, 8, 9]]
-    assert segments(log)[2:] == receiver.acknowledged[2:] == [[10]], (
+        assert segments(log) == receiver.acknowledged == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert segments(log)[3:] == receiver.acknowledged[3:] == [[10]], (
         "what was in hand when told to stop"
     )
+
+
+def test_what_is_taken_at_once_is_cut_where_each_part_can_be_the_last(log: Log) -> None:
+    """Pass: columns too; not messages that say where the external system goes on after all of them."""
+    receiver = Scripted(
+        column(1, 2, 3, 4, 5, origin="a"),
+        column(6, 7, 8, cursor="8"),
+        [Message(b"9"), Message(b"10"), Message(b"11", cursor="11")],
+    )
+    with working(receiver, log, segment_rows=2, linger="0 s"):
+        receiver.idle.wait(30)
+        assert segments(log) == [[1, 2], [3, 4], [5], [6, 7, 8], [9, 10, 11]]
+
+
+def test_what_goes_on_after_all_that_was_taken_is_one_segment(log: Log) -> None:
+    """Pass: the receiver's own place is one of all that it has given, so that a part would be given again."""
+
+    class Placed(Scripted):
+        def cursor(self) -> str:
+            return "here"
+
+    receiver = Placed(messages(1, 2, 3, 4, 5))
+    with working(receiver, log, segment_rows=2, linger="0 s"):
+        receiver.idle.wait(30)
+        assert segments(log) == [[1, 2, 3, 4, 5]]
 
 
 def test_groups_by_bytes(log: Log) -> None:

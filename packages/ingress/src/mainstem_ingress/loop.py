@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,16 @@ from mainstem import PermanentError, TransientError, failpoint
 from mainstem.patience import pause_after
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.messages import Columns, Group, Message, Rows, Values, joined
+from mainstem_ingress.messages import (
+    Columns,
+    Group,
+    Message,
+    Rows,
+    Values,
+    cut,
+    has_cursor,
+    joined,
+)
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.retention import Retention
@@ -148,7 +157,7 @@ class Taking:
         self._no_room = ""  # found out anew
         awaited = None if waiting is None else self._store.counts.taken + waiting
         group: Group = []
-        size = 0
+        size, most = 0, self._options.segment_rows
         began = last = time.monotonic()
         paused = False
         while True:
@@ -161,20 +170,23 @@ class Taking:
                 self._rescue(group)
                 raise
             messages = found if isinstance(found, Values | Rows) else list(found)
-            if messages:
-                last = time.monotonic()
-                began = began if group else last
-                messages, new = refuse_large(messages, self._options.max_message)
-                group = joined(group, messages)
-                size += new
             stopping = self._stop.is_set()
-            full = size >= self._options.segment_bytes or len(group) >= self._options.segment_rows
-            due = full or stopping or receiver.held() or time.monotonic() - began >= self._linger
-            if group and due and self._stored(group):
-                failpoint("ingress.before-acknowledge")
-                receiver.acknowledge(group)
-                failpoint("ingress.after-acknowledge")
-                group, size = [], 0
+            for part in self._cut(messages, len(group)):
+                if part:
+                    last = time.monotonic()
+                    began = began if group else last
+                    part, new = refuse_large(part, self._options.max_message)
+                    group = joined(group, part)
+                    size += new
+                full = size >= self._options.segment_bytes or len(group) >= most
+                due = (
+                    full or stopping or receiver.held() or time.monotonic() - began >= self._linger
+                )
+                if group and due and self._stored(group):
+                    failpoint("ingress.before-acknowledge")
+                    receiver.acknowledge(group)
+                    failpoint("ingress.after-acknowledge")
+                    group, size = [], 0
             if not group:
                 self._keep()
             if stopping and (not group or self._no_room):
@@ -199,6 +211,28 @@ class Taking:
                 self.tell("paused", f"{self._unread:,} bytes are unread")
             else:
                 self.tell("running")
+
+    def _cut(self, messages: Group, held: int) -> Iterator[Group]:
+        """Yield messages in parts that segments have room for, if each could be the last that is stored.
+
+        None could where a cursor says after which of them, and of no other, the external system goes on.
+
+        Args:
+            held: how many are to be stored before them, in the same segment.
+        """
+        most = self._options.segment_rows
+        room = most - held
+        if (
+            isinstance(messages, Rows)
+            or not 0 < room < len(messages)
+            or self._receiver.cursor() is not None
+            or has_cursor(messages)
+        ):
+            yield messages
+            return
+        yield cut(messages, 0, room)
+        for at in range(room, len(messages), most):
+            yield cut(messages, at, at + most)
 
     def _rescue(self, group: Group) -> None:
         """Store what was taken over a connection that is broken, where nobody gives it again."""

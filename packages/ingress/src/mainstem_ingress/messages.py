@@ -174,5 +174,20 @@ def joined(group: Group, more: Group) -> Group:
     return group
 
 
+def has_cursor(messages: list[Message] | Values) -> bool:
+    """Whether messages say where the external system goes on after them."""
+    if isinstance(messages, Values):
+        return messages.cursor is not None
+    return any(message.cursor is not None for message in messages)
+
+
+def cut(messages: list[Message] | Values, begin: int, end: int) -> list[Message] | Values:
+    """Return the messages from one on and before another; none has a cursor."""
+    if isinstance(messages, Values):
+        extra = [column[begin:end] for column in messages.extra]
+        return Values(messages.values[begin:end], messages.origin, extra=extra)
+    return messages[begin:end]
+
+
 def _parts(group: Group) -> list[Columns | list[Message]]:
     return group.parts if isinstance(group, Rows) else [list(group)]

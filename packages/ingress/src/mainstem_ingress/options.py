@@ -107,7 +107,12 @@ class IngressOptions(Options):
         description="A segment is written when it has so many bytes,",
         advanced=True,
     )
-    segment_rows: int = option(20_000, gt=0, description="or so many rows,", advanced=True)
+    segment_rows: int = option(
+        20_000,
+        gt=0,
+        description="or so many rows; more are in one where its source goes on after all of them alone;",
+        advanced=True,
+    )
     linger: Duration = option(
         timedelta(milliseconds=20),
         description="or when its first message has waited so long.",
