@@ -241,7 +241,7 @@ def test_what_is_behind_a_lost_message_is_not_lost_with_it():
         server.forgets |= {3, 2000}
         host, number = silent.getsockname()
         both = [SimpleNamespace(address=f"{host}:{number}"), server]
-        patient = {"ask_every": "100 ms", "recover_within": "6 s"}
+        patient = {"ask_every": "100 ms", "recover_within": "12 s"}
         with receiver([port], both, start="earliest", **patient) as made:
             sender.send(texts(1, 5001))
             found = settle(made, lambda found: len(found) >= 5001, seconds=60)
