@@ -62,7 +62,7 @@ class PulsarReceiver(Receiver):
         consumer, topic = self._consumer, self.options.topic
         try:
             wait = max(1, round(1000 * seconds))
-            while len(found) < min(_PART, self.options.segment_rows):
+            while len(found) < _PART:
                 found.append(row(consumer.receive(wait), topic))
                 wait = 0
         except Timeout:
