@@ -81,9 +81,12 @@ class SQLSource(Source, Measurable, Rewindable, Verifiable, Located):
             late = f"within {settle} of the time in {o.column}, by the database's clock"
         else:
             late = f"within {settle} of when an equal or higher {o.column} was first seen"
+        # With a key each row as it then is has an identity of its own: the key, and the column's value.
+        level = Level.EXACTLY_ONCE if o.key else Level.AT_LEAST_ONCE
+        again = "" if o.key else f"a row whose {o.column} moves on comes again, and no `key` tells which"
         return SourceCapabilities(
-            may_duplicate=True,
-            why=f"a row whose {o.column} moves on comes again",
+            may_duplicate=not o.key,
+            why=again,
             assumptions=(
                 f"each row of {o.table} is committed {late}: a later one is never read",
                 "deletes need not be seen: they are not",
@@ -91,7 +94,7 @@ class SQLSource(Source, Measurable, Rewindable, Verifiable, Located):
                 "of several updates of a row between two polls the last is enough",
                 *unique,
             ),
-            shown=Shown(Level.AT_LEAST_ONCE, _SHOWN),
+            shown=Shown(level, _SHOWN),
         )
 
     def datasets(self, output: str) -> Sequence[Dataset]:
