@@ -238,6 +238,10 @@ def test_what_has_no_text_is_refused_before_a_run():
     shape = Changelog("id INT, at BIGINT, tags ARRAY<STRING>", ["id"], "at")
     with pytest.raises(OptionError, match="can't hold the column tags, of type array"):
         sink.check_types(shape.columns, shape)
+    as_json = RedisTable(RedisTableOptions(url="redis://host", key="row:{id}", format="json"))
+    days = Changelog("id INT, days MAP<DATE, INT>", ["id"])
+    with pytest.raises(OptionError, match="can't hold the column days"):
+        as_json.check_types(days.columns, days)
     odd = Changelog("id INT, at DOUBLE", ["id"], "at")
     with pytest.raises(OptionError, match="the sequence is of type double"):
         sink.check_types([*odd.columns, *odd.change_columns], odd)

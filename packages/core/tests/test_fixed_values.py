@@ -98,6 +98,15 @@ def test_texts_floats_flags_and_times():
         ("n FLOAT", Place("float", 0, 8), ">d", 0.1, (0.10000000149011612,)),
         ("n DOUBLE", Place("int", 0, 8), ">q", 2**53 + 1, (float(2**53),)),
         ("n DOUBLE", Place("uint", 0, 4, scale=4), ">I", 123_450, (12.345,)),
+        (
+            "n DOUBLE",
+            Place("uint", 0, 8, scale=2),
+            ">Q",
+            4912931603392816429,
+            (49129316033928164.29,),
+        ),
+        ("n DOUBLE", Place("uint", 0, 8, scale=2), ">Q", 2**64 - 1, (184467440737095516.15,)),
+        ("n DOUBLE", Place("int", 0, 8, scale=25), ">q", -7, (-7e-25,)),
     ],
 )
 def test_times_and_flags_are_exact_and_floats_the_nearest(schema, place, code, number, found):

@@ -202,6 +202,63 @@ def test_a_column_that_is_no_key_is_refused(tmp_path):
         pipeline.plan()
 
 
+@pytest.mark.parametrize(
+    ("key", "schema", "told"),
+    [
+        ("DECIMAL(5,2)", "name STRING", "can't be a key in SQLite"),
+        ("INT", "tags ARRAY<STRING>", "column tags: array<string> is not read from a table"),
+    ],
+)
+def test_what_no_table_answers_is_refused(tmp_path, key, schema, told):
+    """Pass: at the plan; SQLite keeps a DECIMAL as it likes, and has no arrays."""
+    pipeline = PipelineFolder(tmp_path)
+    given = {"url": "sqlite:///t.db", "table": "t", "key": {"id": "x"}, "schema": schema}
+    decode = {"format": "json", "schema": f"x {key}"}
+    pipeline.document(
+        operators={
+            "rows": {"use": "decode", "from": "lines", "with": decode},
+            "known": {"use": "sql_lookup", "from": "rows", "with": given},
+        },
+        sinks={"out": pipeline.sink("out", "known")},
+    )
+    with pytest.raises(DocumentError) as caught:
+        pipeline.plan()
+    assert told in str(caught.value)
+
+
+@pytest.mark.in_turn
+def test_a_day_that_python_has_not_is_refused_by_itself(spark, tmp_path):
+    """Pass: the others are answered."""
+    pipeline = PipelineFolder(tmp_path)
+    file = tmp_path / "t.db"
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE days (day DATE, name TEXT)")
+        database.execute("INSERT INTO days VALUES ('9999-12-31', 'last')")
+    given = {
+        "url": f"sqlite:///{file}",
+        "table": "days",
+        "key": {"day": "day"},
+        "schema": "name STRING",
+    }
+    days = {"n": "n", "day": "date_add(DATE '9999-12-31', n)"}
+    pipeline.document(
+        operators={
+            "rows": {
+                "use": "decode",
+                "from": "lines",
+                "with": {"format": "json", "schema": "n INT"},
+            },
+            "days": {"use": "select", "from": "rows", "with": {"columns": days}},
+            "known": {"use": "sql_lookup", "from": "days", "with": given},
+        },
+        sinks={"out": pipeline.sink("out", "known"), "bad": pipeline.sink("bad", "known.rejected")},
+    )
+    pipeline.feed("a", [{"n": n} for n in range(2)])
+    pipeline.run()
+    assert [(row["n"], row["name"]) for row in pipeline.rows("out")] == [(0, "last")]
+    assert [row["reason"] for row in pipeline.rows("bad")] == ["day is beyond the years 1 to 9999"]
+
+
 class TestSQLLookup(OperatorSuite):
     use = "sql_lookup"
     inputs = {"input": "k STRING, at TIMESTAMP, v INT"}

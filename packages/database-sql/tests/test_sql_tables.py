@@ -184,7 +184,7 @@ MISFITS = {
     [
         ("postgres", "DATE"), ("postgres", "TIMESTAMP"), ("postgres", "TIME"), ("postgres", "MONEY"),
         ("postgres", "INTERVAL"), ("postgres", "BIT(3)"), ("mariadb", "DATE"), ("mariadb", "DATETIME"),
-        ("mariadb", "TIME"), ("mariadb", "YEAR"),
+        ("mariadb", "TIME"), ("mariadb", "YEAR"), ("mariadb", "SET('a', 'b')"),
     ],
 )  # fmt: skip
 @pytest.mark.in_turn

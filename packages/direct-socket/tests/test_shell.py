@@ -66,3 +66,14 @@ def test_a_reader_that_goes_ends_the_run(pipeline):
     _, told = run.communicate(lines, timeout=180)
     assert run.returncode == 1
     assert "nobody reads standard output" in told
+
+
+def test_keys_that_are_no_keys_of_json_are_refused():
+    """Pass: before a run; days would be numbers."""
+    from mainstem import Events, OptionError
+    from mainstem_direct_socket.options import StdoutOptions
+    from mainstem_direct_socket.stdout import StdoutSink
+
+    shape = Events("days MAP<DATE, INT>")
+    with pytest.raises(OptionError, match="can't hold column days"):
+        StdoutSink(StdoutOptions()).check_types(shape.columns, shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
@@ -130,6 +131,70 @@ def test_tables_that_demand_what_nobody_looks_at_are_told(pipeline):
         (DocumentError, OptionError), match=r"the table demands positive \(id > 0\)"
     ):
         document(pipeline, "id INT").run()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[datetime(2020, 1, 1)], [b"ab"], [0.5, float("nan")]],
+    ids=["time", "bytes", "double"],
+)
+def test_a_table_whose_folders_are_no_texts_is_told(pipeline, values):
+    """Pass: before anything is written: its log could not be read again, or rows would be in no folder."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    place = str(pipeline.folder / "lake")
+    given = {"id": pa.array(range(len(values)), pa.int32()), "part": values}
+    write_deltalake(place, pa.table(given), partition_by=["part"])
+    pipeline.feed("0.jsonl", [{"id": 5}])
+    with pytest.raises((DocumentError, OptionError), match="the table is partitioned by part"):
+        document(pipeline, "id INT").run()
+    assert DeltaTable(place).version() == 0
+
+
+def test_times_that_python_has_not_are_held(tmp_path):
+    """Pass: the log tells nothing of their columns, and they come back."""
+    import pyarrow as pa
+
+    days, at = [2_932_897, -719_163, 0], [300_000_000_000_000_000, 0, 1]
+    table = pa.table(
+        {"day": pa.array(days, pa.date32()), "at": pa.array(at, pa.timestamp("us", "UTC"))}
+    )
+    made, file = put(tmp_path, table)
+    assert json.loads(statistics(file.footer))["minValues"] == {}
+    made.append([file], LedgerBatch(0), once=True)
+    found = DeltaTable(str(tmp_path)).to_pyarrow_table()
+    assert found.column("day").cast(pa.int32()).to_pylist() == days
+    assert found.column("at").cast(pa.int64()).to_pylist() == at
+
+
+@pytest.mark.in_turn
+def test_a_day_that_python_has_not_is_no_folder(pipeline):
+    """Pass: the row is refused by itself."""
+    bad = pipeline.sink("bad", "lake.rejected")
+    pipeline.feed("0.jsonl", [{"id": n} for n in range(2)])
+    far = {"id": "id", "day": "date_add(DATE '9999-12-31', id)"}
+    pipeline.document(
+        sources={
+            "rows": {
+                "use": "files",
+                "with": {"path": "./in", "format": "jsonlines", "schema": "id INT"},
+            }
+        },
+        operators={"days": {"use": "select", "from": "rows", "with": {"columns": far}}},
+        sinks={
+            "lake": {
+                "use": "delta",
+                "from": "days",
+                "with": {"path": "./lake", "partition_by": ["day"]},
+            },
+            "bad": bad,
+        },
+    )
+    pipeline.run()
+    assert rows(pipeline, "id") == [(0,)]
+    (refused,) = pipeline.rows("bad")
+    assert "is beyond the years 1 to 9999" in refused["reason"]
 
 
 @pytest.mark.parametrize(

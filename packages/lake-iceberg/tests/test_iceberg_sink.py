@@ -241,6 +241,23 @@ def test_a_text_that_is_the_folder_of_nulls_is_a_text(tmp_path):
     assert there.scan(row_filter="day IS NULL").to_arrow().column("id").to_pylist() == [2]
 
 
+def test_times_that_python_has_not_are_held(tmp_path):
+    """Pass: manifests tell nothing of them, and they come back."""
+    days, at = [2_932_897, -719_163, 0], [300_000_000_000_000_000, 0, 1]
+    given = {
+        "id": [1, 2, 3],
+        "day": pa.array(days, pa.date32()),
+        "at": pa.array(at, pa.timestamp("us", "UTC")),
+    }
+    made(tmp_path, pa.table(given))
+    there = catalog(tmp_path).load_table("s.t")
+    (task,) = there.scan().plan_files()
+    assert [*task.file.lower_bounds] == [1]
+    found = held(there)
+    assert found.column("day").cast(pa.int32()).to_pylist() == days
+    assert found.column("at").cast(pa.int64()).to_pylist() == at
+
+
 def test_a_column_that_is_written_otherwise_is_told(pipeline):
     """Pass: it is not added beside the one that is there."""
     made(pipeline.folder / "lake", pa.table({"ID": pa.array([1], pa.int32())}))

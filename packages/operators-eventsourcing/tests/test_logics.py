@@ -235,6 +235,8 @@ def test_values_are_the_same_before_and_after_they_were_stored():
         ("n", 1.0),
         ("d", "1"),
         ("d", 10**400),
+        ("d", 2**53 + 1),
+        ("m", [{"key": "a", "value": [1]}, {"key": "a", "value": [2]}]),
         ("f", 1e300),
         ("c", Decimal("1.005")),
         ("c", 1.25),

@@ -299,3 +299,15 @@ def test_an_index_that_nobody_makes_ends_the_batch(monkeypatch):
     }
     with pytest.raises(PermanentError, match="make the index"):
         sent(monkeypatch, Answers([missing]), 1)
+
+
+def test_keys_that_are_no_keys_of_json_are_refused():
+    """Pass: before a run; days would be numbers."""
+    from mainstem import Events, OptionError
+    from mainstem_search_opensearch.options import OpenSearchOptions
+    from mainstem_search_opensearch.sink import OpenSearchSink
+
+    shape = Events("days MAP<DATE, INT>")
+    options = OpenSearchOptions.model_validate({"url": "http://host:9200", "index": "i"})
+    with pytest.raises(OptionError, match="can't hold the column days"):
+        OpenSearchSink(options).check_types(shape.columns, shape)

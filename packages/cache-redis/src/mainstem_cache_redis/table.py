@@ -23,7 +23,7 @@ from mainstem import (
     SinkCapabilities,
     Typed,
 )
-from mainstem.columns import Column, Template, find_column, json_sql, literal, quoted
+from mainstem.columns import Column, Template, find_column, json_sql, literal, odd_key, quoted
 
 from mainstem_cache_redis.options import RedisTableOptions
 
@@ -108,6 +108,11 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
                 raise OptionError(
                     f"{where} can't hold the column {column.name}, of type {held_type}",
                     hint="Make text of it before: to_json(x).",
+                )
+            if self.options.format == "json" and odd_key(held_type):
+                raise OptionError(
+                    f"JSON can't hold the column {column.name}, of type {held_type}: keys are text",
+                    hint="Give the map keys of text.",
                 )
         known = {column.name: column.type for column in columns}
         kind = known.get(COMMIT_VERSION)

@@ -13,6 +13,7 @@ from mainstem.contracts.columns import check_order as check_order
 from mainstem.contracts.columns import check_types as check_types
 from mainstem.contracts.columns import find_column as find_column
 from mainstem.contracts.columns import json_sql as json_sql
+from mainstem.contracts.columns import odd_key as odd_key
 from mainstem.contracts.columns import version_sql as version_sql
 from mainstem.contracts.columns import with_unknown as with_unknown
 from mainstem.contracts.ddl import Column as Column
@@ -21,6 +22,8 @@ from mainstem.contracts.ddl import parts_of as parts_of
 from mainstem.contracts.ddl import quoted as quoted
 from mainstem.contracts.ddl import read_columns as read_columns
 from mainstem.contracts.ddl import unquoted as unquoted
+from mainstem.contracts.far_times import FAR_TIME as FAR_TIME
+from mainstem.contracts.far_times import far_time as far_time
 from mainstem.contracts.shapes import EVENT_TIME as EVENT_TIME
 from mainstem.contracts.templates import Template as Template
 from mainstem.contracts.templates import TemplateText as TemplateText

@@ -116,6 +116,26 @@ def test_nested_values_come_back_from_json_and_are_refused_by_csv(spark):
             there_and_back(spark, "csv", kind, values)
 
 
+@pytest.mark.parametrize(
+    ("separator", "kind", "values"),
+    [
+        (".", "decimal(5,2)", ["1.50", "-7.00"]),
+        ("-", "int", [-1, 5]),
+        ("-", "date", [date(2026, 1, 2)]),
+        (":", "timestamp", ["2026-01-02 03:04:05.000006"]),
+        ("e", "boolean", [True, False]),
+        ("/", "binary", [b"\xff\xff\xff", b""]),
+    ],
+)
+def test_a_separator_that_is_in_a_value_parts_nothing(spark, separator, kind, values):
+    """Pass: values of any type come back as they were."""
+    if kind.startswith("decimal"):
+        values = [Decimal(value) for value in values]
+    found, reasons = there_and_back(spark, "csv", kind, values, separator=separator)
+    assert reasons == []
+    assert plain(found) == plain(dict(enumerate([*values, None])))
+
+
 def test_keys_that_json_has_no_text_for_are_refused(spark):
     """Pass: Spark would write days since 1970; `encode` says so instead."""
     with pytest.raises(OptionError, match="JSON has no keys as those of column v"):

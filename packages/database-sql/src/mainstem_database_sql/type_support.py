@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mainstem import COMMIT_VERSION, Changelog, Shape
+from mainstem import COMMIT_VERSION, Changelog, OptionError, Shape
 from mainstem.columns import Column
 
 DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -14,6 +14,20 @@ PLAIN = {
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double"),
     *("string", "binary", "date", "timestamp", "timestamp_ntz"),
 }
+
+
+def check_readable(columns: Sequence[Column]) -> None:
+    """Check that columns can be read from a table.
+
+    Raises:
+        OptionError: of `schema`; one can't.
+    """
+    for column in columns:
+        kind = column.type or ""
+        if kind not in PLAIN and not DECIMAL.fullmatch(kind):
+            hint = "Read it as STRING." if not kind.startswith("interval") else ""
+            message = f"column {column.name}: {kind} is not read from a table"
+            raise OptionError(message, option="schema", hint=hint)
 
 
 def refusal(columns: Sequence[Column], shape: Shape, product: str) -> str:

@@ -107,7 +107,7 @@ def misfit(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
     # Text goes into whatever reads text: JSON, UUID, enums, addresses; not into numbers and bytes, nor
     # into times, which lose a zone, a fraction or half of them.
     other = isinstance(there, _NUMBERS | _CHANGING | sa.types._Binary)
-    return isinstance(there, sa.CHAR) or (not text and other)
+    return isinstance(there, sa.CHAR | mysql.SET) or (not text and other)
 
 
 #: In SQLAlchemy 2.1 a Float is no Numeric any more.
@@ -125,7 +125,6 @@ _CHANGING: Any = (
     | postgresql.BIT
     | mysql.YEAR
     | mysql.BIT
-    | postgresql.INTERVAL
 )
 
 

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainstem import Batch, Level, PipelineError, Shown, Sink, SinkCapabilities
-from mainstem.columns import json_sql
+from mainstem import (
+    Batch,
+    Level,
+    OptionError,
+    PipelineError,
+    Shape,
+    Shown,
+    Sink,
+    SinkCapabilities,
+    Typed,
+)
+from mainstem.columns import Column, json_sql, odd_key
 
 from mainstem_direct_socket.options import StdoutOptions
 
@@ -14,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class StdoutSink(Sink):
+class StdoutSink(Sink, Typed):
     """Prints each row as a line of JSON, for the next program of a shell pipeline."""
 
     options: StdoutOptions
@@ -24,6 +35,15 @@ class StdoutSink(Sink):
             "microbatch": Shown(Level.AT_LEAST_ONCE, "packages/direct-socket/tests/test_shell.py")
         },
     )
+
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Refuse maps whose keys are no keys of JSON."""
+        for column in columns:
+            if odd_key(column.type or ""):
+                raise OptionError(
+                    f"JSON can't hold column {column.name}, of type {column.type}: keys of maps are text",
+                    hint="Give the map keys of text.",
+                )
 
     def write(self, frame: DataFrame, batch: Batch) -> None:
         names = [name for name in frame.columns if not name.startswith("_")]

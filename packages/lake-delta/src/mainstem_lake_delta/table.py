@@ -340,20 +340,27 @@ def statistics(footer: bytes) -> str:
             continue
         if all(each.has_null_count for each in known):
             nulls[name] = sum(each.null_count for each in known)
-        if all(each.has_min_max and _comparable(each) for each in known):
-            least[name] = _shown(min(each.min for each in known))
-            greatest[name] = _shown(max(each.max for each in known))
+        bounds = [_bounds(each) for each in known]
+        if all(bounds):
+            least[name] = _shown(min(each[0] for each in bounds if each))
+            greatest[name] = _shown(max(each[1] for each in bounds if each))
     found: Mapping[str, Any] = {
         "numRecords": told.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls,
     }  # fmt: skip
     return json.dumps(found)
 
 
-def _comparable(known: Any) -> bool:
-    values = (known.min, known.max)
+def _bounds(known: Any) -> tuple[Any, Any] | None:
+    """Return the least and the greatest value, if they are of those that the log tells."""
+    if not known.has_min_max:
+        return None
+    try:
+        values = (known.min, known.max)
+    except (OverflowError, ValueError):  # a time that Python has not
+        return None
     if all(isinstance(value, str) for value in values):
-        return all(len(value) <= _LONGEST for value in values)
-    return all(type(value) in (int, date) for value in values)
+        return values if all(len(value) <= _LONGEST for value in values) else None
+    return values if all(type(value) in (int, date) for value in values) else None
 
 
 def _shown(value: Any) -> Any:

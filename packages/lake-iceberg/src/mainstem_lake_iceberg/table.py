@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -39,6 +40,8 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import literal
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -329,11 +332,13 @@ class Table(LakeTable):
         """Return a file as manifests have it."""
         table = self.open
         schema, spec = table.schema(), table.spec()
-        known = data_file_statistics_from_parquet_metadata(
-            pq.read_metadata(pa.BufferReader(file.footer)),
-            compute_statistics_plan(schema, table.properties),
-            parquet_path_to_id_mapping(schema),
-        )
+        footer = pq.read_metadata(pa.BufferReader(file.footer))
+        columns = parquet_path_to_id_mapping(schema)
+        wanted = compute_statistics_plan(schema, table.properties)
+        for path in _unread(footer):
+            counted = MetricsMode(MetricModeTypes.COUNTS)
+            wanted[columns[path]] = replace(wanted[columns[path]], mode=counted)
+        known = data_file_statistics_from_parquet_metadata(footer, wanted, columns)
         values = []
         for field in spec.fields:
             text = file.partition[schema.find_column_name(field.source_id) or field.name]
@@ -556,6 +561,20 @@ def _among(changes: pa.Table, name: str) -> BooleanExpression:
     least: Any = GreaterThanOrEqual
     greatest: Any = LessThanOrEqual
     return And(least(name, min(values)), greatest(name, max(values)))
+
+
+def _unread(footer: Any) -> Iterator[str]:
+    """Yield the columns of a file whose least or greatest value is a time that Python has not."""
+    for at in range(footer.num_columns):
+        chunks = [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
+        try:
+            for chunk in chunks:
+                if chunk.is_stats_set and chunk.statistics.has_min_max:
+                    _ = chunk.statistics.min, chunk.statistics.max
+        except (OverflowError, ValueError):
+            yield chunks[0].path_in_schema
+        except pa.ArrowNotImplementedError:
+            pass  # it is left out anyway
 
 
 def failure(options: TableOptions, error: Exception) -> PermanentError | TransientError:

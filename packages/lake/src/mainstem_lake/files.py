@@ -88,6 +88,7 @@ class _Files:
             self._put("", {}, table)
             return
         groups = table.group_by(self._partition_by).aggregate([]).to_pylist()
+        left = table.num_rows
         for values in groups:
             mine = table
             for name, value in values.items():
@@ -95,9 +96,11 @@ class _Files:
                 same: Any = pc.is_null(column) if value is None else pc.equal(column, value)
                 whole: Any = pc.fill_null(same, pa.scalar(False))
                 mine = mine.filter(whole)
+            left -= mine.num_rows
             partition = {name: _text(value) for name, value in values.items()}
             folder = "".join(f"{quote(n, safe='')}={_place(v)}/" for n, v in partition.items())
             self._put(folder, partition, mine.select(self._kept.names))
+        assert not left, "rows that are of no partition"  # noqa: S101
 
     def _put(self, folder: str, partition: dict[str, str | None], rows: pa.Table) -> None:
         # A null and a text may have one folder.

@@ -219,11 +219,18 @@ def _behind(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.Record
             yield rest.slice(start, _ROWS)
 
 
+def _plain(column: Any) -> Any:
+    """Return a column whose values Python has: times, some of which it has not, as numbers."""
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+
+
 def _by_key(kinds: list[str], keys: pa.Table) -> list[str]:
     """Return kinds of changes, of an update that gives a row another key: one row goes, another comes."""
     if "update_preimage" not in kinds:
         return kinds
-    rows = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+    rows = list(zip(*(_plain(column).to_pylist() for column in keys.columns), strict=True))
     there = set(zip(rows, kinds, strict=True))
 
     def told(row: Any, kind: str) -> str:

@@ -31,8 +31,10 @@ from mainstem import (
 )
 from mainstem.attempts import row_as_json
 from mainstem.columns import (
+    FAR_TIME,
     Column,
     arrow_type,
+    far_time,
     find_column,
     has_arrow_type,
     literal,
@@ -106,7 +108,7 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Make the table where it is not there; else compare its columns with what will be written."""
-        from mainstem_lake.table import fits
+        from mainstem_lake.table import fits, names_folders
 
         wanted = self._schema(columns, shape)
         table = self.table()
@@ -118,6 +120,12 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
                 f"the table demands {held[0]} of its rows, which is not looked at by who writes files"
             )
         there = {field.name: field.type for field in table.schema}
+        for name in table.partition_by:
+            if not names_folders(there[name]):
+                raise OptionError(
+                    f"the table is partitioned by {name}, whose values, of type {there[name]}, "
+                    "can't be folders' names"
+                )
         spelled = {name.lower(): name for name in there}
         for field in wanted:
             if (own := spelled.get(field.name.lower(), field.name)) != field.name:
@@ -278,7 +286,11 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
         self, frame: DataFrame, table: LakeTable, batch: Batch
     ) -> tuple[DataFrame, DataFrame | None]:
         """Split off the rows that the table can't hold: by their values alone, the same each time."""
-        reasons = self.unfit(dict(frame.dtypes), table)
+        kinds = dict(frame.dtypes)
+        reasons = self.unfit(kinds, table)
+        for name in table.partition_by:
+            if name in kinds and (far := far_time(quoted(name), kinds[name])):
+                reasons[far] = f"{name}, by which the table is partitioned, {FAR_TIME}"
         if isinstance(batch.shape, Changelog):
             needed = [*batch.shape.key]
             needed += [COMMIT_VERSION] if batch.shape.sequence is not None else []

@@ -217,6 +217,13 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def names_folders(kind: Any) -> bool:
+    """Whether the values of a type can be folders' names."""
+    kinds = pa.types
+    of = (*_TEXTS, kinds.is_integer, kinds.is_date32, kinds.is_boolean)
+    return any(each(kind) for each in of)
+
+
 def fits(given: Any, there: Any, *, whole: bool = True) -> bool:
     """Whether a type's values can be held by another as they are, none rounded, cut or read anew.
 

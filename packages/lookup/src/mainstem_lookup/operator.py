@@ -23,7 +23,16 @@ from mainstem import (
 )
 from mainstem.arrays import arrow_call
 from mainstem.attempts import refusal, row_as_json
-from mainstem.columns import Column, check_names, find_column, has_arrow_type, literal, quoted
+from mainstem.columns import (
+    FAR_TIME,
+    Column,
+    check_names,
+    far_time,
+    find_column,
+    has_arrow_type,
+    literal,
+    quoted,
+)
 
 from mainstem_lookup.asking import FOUND, REFUSAL, VALUES, Asking
 from mainstem_lookup.lookup import Lookup
@@ -113,12 +122,10 @@ class LookupOperator(Operator, Branching, Recorded, Answerable):
             frame = self.asked(frame, ctx)
         keys = ", ".join(name for _, name in self.key())
         types = dict(frame.dtypes)
-        texts = [c.name for c in self._keys(ctx.shapes.only.columns) if types[c.name] == "string"]
-        # Python can't be handed a text that is none: it was asked for as if it were null.
-        cases = [
-            f"WHEN NOT is_valid_utf8({quoted(name)}) THEN {literal(f'{name} is no UTF-8')}"
-            for name in texts
-        ]
+        cases = []
+        for column in self._keys(ctx.shapes.only.columns):
+            if unheld := _unheld(column.name, types[column.name]):
+                cases.append(f"WHEN {unheld[0]} THEN {literal(f'{column.name} {unheld[1]}')}")
         cases.append(f"WHEN {_ANSWER}.{REFUSAL} IS NOT NULL THEN {_ANSWER}.{REFUSAL}")
         if self.options.missing == "reject":
             words = literal(f"there is nothing for {keys}")
@@ -143,12 +150,14 @@ class LookupOperator(Operator, Branching, Recorded, Answerable):
         schema = tuple(self.options.table_schema)
         asking = Asking(self.lookup(), self.options, tuple(keys), schema, ctx.node, self._given)
         types = dict(frame.dtypes)
-        columns = [
-            F.try_validate_utf8(quoted(c.name))
-            if types[c.name] == "string"
-            else F.col(quoted(c.name))
-            for c in keys
-        ]
+        columns = []
+        for column in keys:
+            # Python can't be handed such a value: it is asked for as if it were null.
+            unheld = _unheld(column.name, types[column.name])
+            name = quoted(column.name)
+            columns.append(
+                F.expr(f"CASE WHEN NOT ({unheld[0]}) THEN {name} END" if unheld else name)
+            )
         answer = arrow_call(asking, self.answer.type or "", *columns, once=True)
         return frame.withColumn(_ANSWER, answer)
 
@@ -168,6 +177,14 @@ class LookupOperator(Operator, Branching, Recorded, Answerable):
                 raise OptionError(f"{column.ddl} can't be a key", option=option)
             found.append(column)
         return found
+
+
+def _unheld(name: str, kind: str) -> tuple[str, str] | None:
+    """Return SQL that is true for values of a key that Python can't hold, and what is said of these."""
+    if kind == "string":
+        return f"NOT is_valid_utf8({quoted(name)})", "is no UTF-8"
+    far = far_time(quoted(name), kind)
+    return (far, FAR_TIME) if far else None
 
 
 class _First(Operator):

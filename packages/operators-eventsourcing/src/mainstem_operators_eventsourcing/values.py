@@ -173,7 +173,8 @@ def _whole(value: Any) -> Any:
 
 
 def _double(value: Any) -> float:
-    return float(_checked(value, isinstance(value, int | float) and not isinstance(value, bool)))
+    number = float(_checked(value, isinstance(value, int | float) and not isinstance(value, bool)))
+    return float(_checked(number, isinstance(value, float) or number == value))
 
 
 def _single(value: Any) -> float:
@@ -222,10 +223,12 @@ def _map(key: _Way, item: _Way) -> _Way:
             entries = [*value.items()]
         else:
             entries = [(each["key"], each["value"]) for each in _instance(value, list | tuple)]
-        return [
+        found = [
             {"key": key(_checked(one, one is not None)), "value": _maybe(item, other)}
             for one, other in entries
         ]
+        # Keys that a dictionary tells apart may be one as they are kept.
+        return _checked(found, len({repr(each["key"]) for each in found}) == len(found))
 
     return way
 

@@ -28,7 +28,16 @@ from mainstem import (
     Swappable,
     Typed,
 )
-from mainstem.columns import Column, Template, find_column, json_sql, literal, quoted, version_sql
+from mainstem.columns import (
+    Column,
+    Template,
+    find_column,
+    json_sql,
+    literal,
+    odd_key,
+    quoted,
+    version_sql,
+)
 
 from mainstem_search_opensearch.options import OpenSearchOptions
 
@@ -80,6 +89,12 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
                 raise OptionError(
                     f"a document can't hold the column {column.name}, of type {column.type}",
                     hint="Make text of it before.",
+                )
+            if odd_key(column.type or ""):
+                raise OptionError(
+                    f"a document can't hold the column {column.name}, of type {column.type}: its keys "
+                    "would be no text",
+                    hint="Give the map keys of text.",
                 )
         routing = [self.options.routing] if self.options.routing else []
         for name in (*Template(self.options.index).columns, *routing):

@@ -24,11 +24,13 @@ def no_csv(columns: Iterable[Column]) -> Column | None:
 
 
 def _value(value: str, kind: str, separator: str) -> str:
-    text = _text(value, kind)
-    if word_of(kind) == "binary":
+    text, word = _text(value, kind), word_of(kind)
+    # A separator of one of these characters may be in any value's text.
+    plain = not (separator.isalnum() or separator in "+-.:/= ")
+    if word == "binary" and plain:
         empty = f"octet_length({value}) = 0"
         return f"""CASE WHEN {value} IS NULL THEN '' WHEN {empty} THEN '""' ELSE {text} END"""
-    if word_of(kind) != "string":
+    if word not in ("string", "binary") and plain:
         return f"coalesce({text}, '')"
     # Blanks at an end are kept by all readers only within quotes.
     special = literal(f'["{_in_brackets(separator)}\\r\\n]|^\\s|\\s$')

@@ -33,9 +33,8 @@ from mainstem import (
 )
 from mainstem.columns import Column
 from mainstem.contracts.abilities import Dataset, Forgetful, Located, Readable, Typed
-from mainstem.contracts.columns import find_column
+from mainstem.contracts.columns import find_column, odd_key
 from mainstem.durable import made_folder, sync_folder, sync_tree
-from mainstem.formats.words import odd_key
 from mainstem.paths import for_spark
 
 if TYPE_CHECKING:

@@ -34,7 +34,6 @@ from mainstem import (
 )
 from mainstem.builtin.csv_files import CsvFiles
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
-from mainstem.builtin.far_times import WORDS, far_time
 from mainstem.builtin.formats.csv import (
     DecimalMark,
     check_csv,
@@ -48,6 +47,7 @@ from mainstem.builtin.formats.json import JsonReader
 from mainstem.builtin.formats.options import check_readable
 from mainstem.columns import Column, literal, quoted
 from mainstem.contracts.abilities import Branching, Dataset, Located, Measurable, Rewindable
+from mainstem.contracts.far_times import FAR_TIME, far_time
 from mainstem.contracts.formats import Times
 from mainstem.formats.rules import Rules
 
@@ -322,7 +322,7 @@ def _checked(column: Column) -> str:
     far = far_time(name, column.type)
     if far is None:
         return name
-    return f"IF({far}, raise_error({literal(f'{column.name} {WORDS}')}), {name}) AS {name}"
+    return f"IF({far}, raise_error({literal(f'{column.name} {FAR_TIME}')}), {name}) AS {name}"
 
 
 def _visible(folder: str) -> Iterator[str]:

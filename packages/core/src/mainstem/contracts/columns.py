@@ -200,6 +200,17 @@ def with_unknown(columns: Sequence[Column], unknown: str | None) -> tuple[Column
     return (*columns, Column(unknown, "variant"))
 
 
+def odd_key(kind: str) -> str | None:
+    """Return the MAP in a type whose keys Spark makes no keys of JSON; None if there is none."""
+    parts = parts_of(kind)
+    if kind.startswith("map<") and (parts[0].type or "").startswith(_ODD_KEYS):
+        return kind
+    return next(filter(None, (odd_key(part.type or "") for part in parts)), None)
+
+
+_ODD_KEYS = ("binary", "array", "struct", "date", "timestamp")
+
+
 def json_sql(columns: Iterable[str] | Mapping[str, str], *, nulls: bool = False) -> str:
     """Return SQL of a row as a JSON object: times by ISO 8601 in UTC, bytes as base64.
 

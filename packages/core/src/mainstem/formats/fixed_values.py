@@ -119,7 +119,7 @@ def _column(column: Column, place: Place, cells: np.ndarray) -> tuple[Array, lis
         bad |= (micros < _TIMES[0]) | (micros > _TIMES[1])
         return _masked(micros, bad).cast(pa.timestamp("us", "UTC")), np.flatnonzero(bad).tolist()
     if word in ("double", "float"):
-        return _floats(kind, _large(numbers, wide) / 10.0**place.scale)
+        return _floats(kind, _scaled(numbers, wide, place.scale))
     if word == "decimal":
         return _decimals(kind, place, numbers, wide)
     bits = _LIMITS[word]
@@ -153,6 +153,19 @@ def _whole(place: Place, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _large(numbers: np.ndarray, wide: np.ndarray) -> np.ndarray:
     """Return numbers as floats, those of 64 bits without a sign too."""
     return np.where(wide, numbers.view(np.uint64).astype("f8"), numbers.astype("f8"))
+
+
+def _scaled(numbers: np.ndarray, wide: np.ndarray, scale: int) -> np.ndarray:
+    """Return the floats that are nearest to numbers with so many digits behind the point."""
+    if not scale:
+        return _large(numbers, wide)
+    found = numbers.astype("f8") / 10.0**scale
+    # Only so far is each side of the division exact. Python divides whole numbers of any size exactly.
+    inexact = wide | (numbers > 2**53) | (numbers < -(2**53)) | np.bool_(scale > 22)
+    unit, unsigned = 10**scale, numbers.view(np.uint64)
+    for row in np.flatnonzero(inexact):
+        found[row] = int(unsigned[row] if wide[row] else numbers[row]) / unit
+    return found
 
 
 def _decimals(

@@ -43,14 +43,3 @@ def unwritten(kind: str, *, nested: bool) -> str | None:
         return kind  # a key is a text
     found = (unwritten(part.type or "", nested=nested) for part in parts_of(kind))
     return next(filter(None, found), None)
-
-
-def odd_key(kind: str) -> str | None:
-    """Return the type in a type of whose values Spark makes no keys of JSON that can be read."""
-    parts = parts_of(kind)
-    if word_of(kind) == "map" and word_of(parts[0].type or "") in _ODD_KEYS:
-        return kind
-    return next(filter(None, (odd_key(part.type or "") for part in parts)), None)
-
-
-_ODD_KEYS = ("binary", "array", "struct", "date", "timestamp", "timestamp_ntz")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mainstem import Inputs, OptionError, Shape
+from mainstem.columns import find_column
 from mainstem_lookup import Lookup, LookupOperator
 
 from mainstem_database_sql.lookup.options import SQLLookupOptions
+from mainstem_database_sql.type_support import DECIMAL, check_readable
 
 
 class SQLLookupOperator(LookupOperator):
@@ -17,6 +20,18 @@ class SQLLookupOperator(LookupOperator):
     """
 
     options: SQLLookupOptions
+
+    def __init__(self, options: SQLLookupOptions) -> None:
+        super().__init__(options)
+        check_readable(options.table_schema)
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        for name in self.options.key.values() if self.options.product == "sqlite" else ():
+            column = find_column(inputs.only.columns, name, "key")
+            if DECIMAL.fullmatch(column.type or ""):
+                # It keeps one as it likes: as a text, or a number of another kind.
+                raise OptionError(f"{column.ddl} can't be a key in SQLite", option="key")
+        return super().shape(inputs)
 
     def lookup(self) -> type[Lookup]:
         from mainstem_database_sql.lookup.table import TableLookup

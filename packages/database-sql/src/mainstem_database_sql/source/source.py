@@ -32,7 +32,7 @@ from mainstem import (
 from mainstem.columns import find_column
 
 from mainstem_database_sql.source.options import SQLSourceOptions
-from mainstem_database_sql.type_support import DECIMAL, PLAIN
+from mainstem_database_sql.type_support import DECIMAL, check_readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,7 +83,11 @@ class SQLSource(Source, Measurable, Rewindable, Verifiable, Located):
             late = f"within {settle} of when an equal or higher {o.column} was first seen"
         # With a key each row as it then is has an identity of its own: the key, and the column's value.
         level = Level.EXACTLY_ONCE if o.key else Level.AT_LEAST_ONCE
-        again = "" if o.key else f"a row whose {o.column} moves on comes again, and no `key` tells which"
+        again = (
+            ""
+            if o.key
+            else f"a row whose {o.column} moves on comes again, and no `key` tells which"
+        )
         return SourceCapabilities(
             may_duplicate=not o.key,
             why=again,
@@ -268,15 +272,7 @@ class SQLSource(Source, Measurable, Rewindable, Verifiable, Located):
 
 
 def _check_columns(options: SQLSourceOptions) -> None:
-    for column in options.table_schema:
-        kind = column.type or ""
-        if kind not in PLAIN and not DECIMAL.fullmatch(kind):
-            hint = "Read it as STRING." if not kind.startswith("interval") else ""
-            raise OptionError(
-                f"column {column.name}: {kind} is not read from a table",
-                option="schema",
-                hint=hint,
-            )
+    check_readable(options.table_schema)
     for name in options.key:
         find_column(options.table_schema, name, "key")
         if [each.lower() for each in options.key].count(name.lower()) > 1:

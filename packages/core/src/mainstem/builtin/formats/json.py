@@ -9,10 +9,9 @@ from typing import Any, Literal
 from mainstem import Encoder, Format, OptionError, Options, Schema, option
 from mainstem.builtin.formats.options import TextDecoder, TextOptions, check_readable
 from mainstem.columns import Column, json_sql, quoted
-from mainstem.contracts.columns import check_names, with_unknown
+from mainstem.contracts.columns import check_names, odd_key, with_unknown
 from mainstem.contracts.formats import UnknownOptions
 from mainstem.formats.rules import Rules
-from mainstem.formats.words import odd_key
 
 
 class JsonTypesOptions(Options):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from mainstem.contracts.ddl import parts_of, quoted
 
-WORDS = "is beyond the years 1 to 9999"
+#: What is said of them, after the name of a column.
+FAR_TIME = "is beyond the years 1 to 9999"
 _LIMITS = {
     "date": ("0001-01-01", "9999-12-31"),
     "timestamp": ("0001-01-01 00:00:00Z", "9999-12-31 23:59:59.999999Z"),
