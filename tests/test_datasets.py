@@ -34,10 +34,31 @@ ID = {"schema": "id BIGINT", "key": ["id"]}
         ("sink", "delta", {"url": "s3a://bucket/lake/t/"}, "", [("s3://bucket", "lake/t")]),
         ("sink", "delta", {"path": "/lake/t"}, "", [("file", "/lake/t")]),
         ("sink", "delta", {"url": "s3://bucket/lake/t"}, "", [("s3://bucket", "lake/t")]),
+        ("source", "amqp", {"url": "amqp://u:secret@h/%2f", "queue": "q"}, "", [("amqp://h:5672", "q")]),
+        ("source", "amqp", {"url": ["amqps://u:secret@h/shop", "amqps://u:secret@i/shop"], "queue": "q"}, "", [("amqp://h:5671", "shop/q")]),
+        ("sink", "amqp", {"url": "amqp://u:secret@h:1", "exchange": "e"}, "", [("amqp://h:1", "e")]),
+        ("source", "amqp1", {"url": "amqps://u:secret@[::1]", "address": "q"}, "", [("amqp://[::1]:5671", "q")]),
+        ("sink", "amqp1", {"url": "amqp://u:secret@h", "address_from": "x"}, "", []),
+        ("source", "jetstream", {"servers": ["nats://u:secret@h", "nats://u:secret@i"], "stream": "S"}, "", [("nats://h:4222", "S")]),
+        ("source", "jetstream_queue", {"servers": "tls://h:1", "stream": "S", "consumer": "c"}, "", [("nats://h:1", "S")]),
+        ("source", "nats_bucket", {"servers": "nats://h", "bucket": "b"}, "", [("nats://h:4222", "KV_b")]),
+        ("source", "nats", {"servers": "nats://h", "subjects": ["x", "y.>"]}, "", [("nats://h:4222", "x"), ("nats://h:4222", "y.>")]),
+        ("sink", "nats", {"servers": "nats://h", "subject": "x"}, "", [("nats://h:4222", "x")]),
+        ("sink", "jetstream", {"servers": "nats://h", "stream": "S", "subject": "x.{n}"}, "", [("nats://h:4222", "S")]),
+        ("source", "mqtt", {"url": "mqtts://u:secret@h", "topics": ["x/+"], "client_id": "c"}, "", [("mqtt://h:8883", "x/+")]),
+        ("sink", "mqtt", {"url": "mqtt://h", "topic": "x"}, "", [("mqtt://h:1883", "x")]),
+        ("source", "pulsar", {"url": "pulsar://h:1,i:2", "admin_url": "http://h:8080", "topic": "x"}, "", [("pulsar://h:1", "persistent://public/default/x")]),
+        ("source", "pulsar_queue", {"url": "pulsar+ssl://h/", "topic": "x", "subscription": "s"}, "", [("pulsar://h:6651", "persistent://public/default/x")]),
+        ("sink", "pulsar", {"url": "pulsar://h", "topic": "x"}, "", [("pulsar://h:6650", "persistent://public/default/x")]),
+        ("source", "redis", {"url": "redis://u:secret@h/3", "streams": ["x"], "group": "g"}, "", [("redis://h:6379", "3/x")]),
+        ("sink", "redis", {"url": "rediss://h:1", "stream": "x"}, "", [("redis://h:1", "0/x")]),
+        ("sink", "redis_table", {"url": "redis://h", "key": "row:{id}"}, "", [("redis://h:6379", "0/row:{id}")]),
+        ("sink", "opensearch", {"url": "https://u:secret@h", "index": "orders-{day}"}, "", [("opensearch://h:9200", "orders-{day}")]),
+        ("source", "webhook", {"port": 8080, "paths": {"/x": {"verify": {"use": "none"}}}}, "", []),
     ],
 )  # fmt: skip
 def test_datasets_have_the_names_that_catalogues_expect(kind, word, given, output, datasets):
     """Pass: namespace and name, of a usual port too, and never a login; one name for one thing."""
     model = Registry().component(kind, word).options_for(given, Registry().component)
     found = Registry().component(kind, word)(model.model_validate(given)).datasets(output)
-    assert found == [Dataset(*each) for each in datasets]
+    assert [*found] == [Dataset(*each) for each in datasets]

@@ -11,9 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from mainstem import Dataset
 from mainstem.cli import doctor as doctor_module
 from mainstem.cli import machine
-from mainstem.cli.doctor import check_folder, check_jars, doctor, examine
+from mainstem.cli.doctor import check_folder, check_jars, check_places, doctor, examine
 from mainstem.cli.machine import Check, check_clock, check_pandas, check_python
 from mainstem.errors import MachineError
 from mainstem.run import class_archive
@@ -496,3 +497,30 @@ def test_the_doctor_imports_no_spark(fake):
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert result.stdout == "[]\n", result.stderr
+
+
+def test_external_systems_that_do_not_answer_are_warnings(monkeypatch):
+    """Pass: each is asked once; what is no server is not asked; nothing is sent, and no login is shown."""
+    import socket
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as there,
+        socket.create_server(("127.0.0.1", 0)) as gone,
+    ):
+        places = [f"kafka://127.0.0.1:{each.getsockname()[1]}" for each in (there, gone)]
+        gone.close()
+        datasets = [
+            *(Dataset(place, name) for place in places for name in "xy"),
+            Dataset("file", "/in"),
+            Dataset("mainstem.radio", "test.rows"),
+        ]
+        given = SimpleNamespace(reads=[SimpleNamespace(datasets=datasets)], writes=[])
+        monkeypatch.setattr(doctor_module, "Lineage", lambda _plan: given)
+        found = {check.found: check.state for check in check_places(None)}
+        connection, _ = there.accept()
+        with connection:
+            connection.settimeout(5)
+            assert connection.recv(1) == b""
+    assert found[f"{places[0]} answers"] == "ok"
+    assert found[f"{places[1]}: Connection refused"] == "warning"
+    assert len(found) == 2

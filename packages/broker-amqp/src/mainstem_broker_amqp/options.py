@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Annotated
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from mainstem import (
+    Dataset,
     Duration,
     Hidden,
     HostTLSOptions,
@@ -90,6 +91,12 @@ class ConnectionOptions(Options):
         if self.tls is not None and all(split(url).scheme == "amqp" for url in self.url):
             raise ValueError("tls is there, but no URL begins with amqps://")
         return self
+
+    def dataset(self, name: str) -> Dataset:
+        """Return a queue or an exchange as catalogues of data know it: with its vhost, but for `/`."""
+        parts = split(self.url[0])
+        path = [*filter(None, [unquote(parts.path[1:]).strip("/")]), name]
+        return Dataset.at_server("amqp", parts.geturl(), PORTS[parts.scheme], "/".join(path))
 
 
 def split(url: Secret) -> SplitResult:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 from urllib.parse import unquote
 
 from mainstem import (
+    Dataset,
     Hidden,
     HostTLSOptions,
     Options,
@@ -85,6 +87,11 @@ class ConnectionOptions(Options):
             return None
         return unquote(parts.username), unquote(parts.password or "")
 
+    def dataset(self, address: str) -> Dataset:
+        """Return an address as catalogues of data know it."""
+        parts = split_address(self.url[0])
+        return Dataset.at_server("amqp", parts.geturl(), PORTS[parts.scheme], address)
+
 
 class AMQP1SourceOptions(ConnectionOptions, IngressOptions):
     """Options of the source `amqp1`."""
@@ -153,6 +160,9 @@ class AMQP1SourceOptions(ConnectionOptions, IngressOptions):
             raise ValueError("duplicates_within is 0, so `ids: always` would not help")
         return self
 
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.address)]
+
 
 class AMQP1Options(EgressOptions, ConnectionOptions):
     """Options of the sink `amqp1`."""
@@ -192,3 +202,6 @@ class AMQP1Options(EgressOptions, ConnectionOptions):
         if self.address is not None and "address_from" in self.model_fields_set:
             raise ValueError("address_from is there next to address, which goes first")
         return self
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.address)] if self.address else []

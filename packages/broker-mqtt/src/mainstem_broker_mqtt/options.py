@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mainstem import (
+    Dataset,
     Hidden,
     HostTLSOptions,
     Options,
@@ -90,6 +92,11 @@ class ConnectionOptions(Options):
         if not address.username:
             return None
         return unquote(address.username), unquote(address.password) if address.password else None
+
+    def dataset(self, topic: str) -> Dataset:
+        """Return a topic as catalogues of data know it."""
+        parts = self.address()
+        return Dataset.at_server("mqtt", parts.geturl(), PORTS[parts.scheme], topic)
 
 
 class WillOptions(Options):
@@ -176,6 +183,9 @@ class MQTTSourceOptions(ConnectionOptions, IngressOptions):
                 raise ValueError("retained goes with version 5")
         return self
 
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(topic) for topic in self.topics]
+
 
 class MQTTOptions(EgressOptions, ConnectionOptions):
     """Options of the sink `mqtt`."""
@@ -215,6 +225,9 @@ class MQTTOptions(EgressOptions, ConnectionOptions):
         if self.expiry is not None and self.version != "5":
             raise ValueError("expiry goes with version 5")
         return self
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.topic)] if self.topic else []
 
 
 def unfit(topic: str) -> str:

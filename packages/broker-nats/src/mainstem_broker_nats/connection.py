@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mainstem import (
+    Dataset,
     ExternalError,
     Hidden,
     LocalPath,
@@ -169,6 +170,10 @@ class ConnectionOptions(Options):
             OSError: a file of `tls` can't be read, or holds no certificate or key.
         """
         return (self.tls or NATSTLSOptions()).context()
+
+    def dataset(self, name: str) -> Dataset:
+        """Return a stream, a bucket or a subject as catalogues of data know it."""
+        return Dataset.at_server("nats", _split(self.servers[0]).geturl(), _PORT, name)
 
 
 def _split(url: Secret) -> SplitResult:

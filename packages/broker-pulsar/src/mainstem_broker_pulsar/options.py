@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from mainstem import Hidden, HostTLSOptions, Options, PositiveDuration, Secret, Size, option
+from mainstem import (
+    Dataset,
+    Hidden,
+    HostTLSOptions,
+    Options,
+    PositiveDuration,
+    Secret,
+    Size,
+    option,
+)
 from mainstem.positions import OnLoss, PositionOptions
 from mainstem_egress import EgressOptions
 from mainstem_ingress import IngressOptions
@@ -97,6 +107,12 @@ class ConnectionOptions(Options):
         """Return where the cluster is, for people."""
         return self.url.get_secret_value().partition("://")[2].rstrip("/")
 
+    def dataset(self, topic: str) -> Dataset:
+        """Return a topic as catalogues of data know it."""
+        url = self.url.get_secret_value()
+        port = 6651 if url.startswith(SECURE) else 6650
+        return Dataset.at_server("pulsar", url.rstrip("/"), port, topic)
+
 
 class TopicSourceOptions(ConnectionOptions):
     """What both sources share."""
@@ -131,6 +147,9 @@ class PulsarSourceOptions(TopicSourceOptions, PositionOptions):
         "what came since. Older ones that are gone are then no loss.",
     )
 
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.topic)]
+
 
 class PulsarQueueOptions(TopicSourceOptions, IngressOptions):
     """Options of the source `pulsar_queue`."""
@@ -161,6 +180,9 @@ class PulsarQueueOptions(TopicSourceOptions, IngressOptions):
         if self.receivers > 1 and self.mode == "exclusive":
             raise ValueError("several receivers can't be there with `mode: exclusive`")
         return self
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.topic)]
 
 
 class PulsarOptions(EgressOptions, ConnectionOptions):
@@ -225,3 +247,6 @@ class PulsarOptions(EgressOptions, ConnectionOptions):
         if self.chunks and self.batching != "none" and "batching" in self.model_fields_set:
             raise ValueError("chunks does not go with batching")
         return self
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.topic)]

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
-from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option, split_address
+from mainstem import (
+    Dataset,
+    Hidden,
+    Options,
+    PositiveDuration,
+    Secret,
+    TLSOptions,
+    option,
+    split_address,
+)
 from mainstem.columns import Template, TemplateText
 from mainstem_egress import EgressOptions
 from mainstem_ingress import IngressOptions
@@ -103,6 +113,12 @@ class ConnectionOptions(Options):
         """Return the parts of the URL, of which user and password are never shown."""
         return urlsplit(self.url.get_secret_value())
 
+    def dataset(self, name: str) -> Dataset:
+        """Return a stream, or a pattern of keys, as catalogues of data know it: with its database."""
+        parts = self.address()
+        database = parts.path.strip("/") or "0"
+        return Dataset.at_server("redis", parts.geturl(), 6379, f"{database}/{name}")
+
 
 class RedisOptions(EgressOptions, ConnectionOptions):
     """Options of the sink `redis`."""
@@ -136,6 +152,9 @@ class RedisOptions(EgressOptions, ConnectionOptions):
     def name(self) -> bytes:
         """A name of which the server is that is written to."""
         return (self.stream or "").encode()
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.stream)] if self.stream else []
 
 
 class RedisSourceOptions(ConnectionOptions, IngressOptions):
@@ -211,6 +230,9 @@ class RedisSourceOptions(ConnectionOptions, IngressOptions):
         if value < timedelta(seconds=10):
             raise ValueError("expected 10 seconds or more")
         return value
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(stream) for stream in self.streams]
 
 
 class RedisTableOptions(ConnectionOptions):

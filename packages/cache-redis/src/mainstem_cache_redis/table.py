@@ -14,8 +14,10 @@ from mainstem import (
     Changelog,
     Comparable,
     Compared,
+    Dataset,
     KeyedWrites,
     Level,
+    Located,
     OptionError,
     Shape,
     Shown,
@@ -59,7 +61,7 @@ _NOT_JSON = ("interval", "void")
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
-class RedisTable(Sink, Typed, KeyedWrites, Comparable):
+class RedisTable(Sink, Typed, KeyedWrites, Comparable, Located):
     """Sets a hash or a string for each row of a table, and deletes those of rows that go.
 
     Redis compares and sets by itself: a change takes effect only over an older one, so that a batch that
@@ -83,6 +85,9 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
             )
         },
     )
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return [self.options.dataset(self.options.key)]
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse a template that does not name the key, and a sequence that texts can't order."""

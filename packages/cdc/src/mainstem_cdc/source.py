@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mainstem import Dataset, Located
+from mainstem import Dataset
 from mainstem_ingress import IngressSource
 
 from mainstem_cdc.options import CaptureOptions
@@ -41,7 +41,7 @@ class FoundTable:
     columns: tuple[FoundColumn, ...]
 
 
-class CaptureSource(IngressSource, Located):
+class CaptureSource(IngressSource):
     """Tables of a database and their changes, through the ingress log.
 
     A subclass annotates `options` with its own, and names its receiver and capabilities.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
-from mainstem import Options, PositiveDuration, Size, option
+from mainstem import Dataset, Options, PositiveDuration, Size, option
 
 
 class EgressOptions(Options):
@@ -48,3 +49,7 @@ class EgressOptions(Options):
         advanced=True,
         description="How long to retry without any progress before the batch fails.",
     )
+
+    def datasets(self) -> Sequence[Dataset]:
+        """Return what the options name, as catalogues of data know it; nothing where it has no name."""
+        return ()

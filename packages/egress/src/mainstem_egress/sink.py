@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mainstem import MESSAGES, Batch, Prepared, Shape, Sink, Typed, failpoint
+from mainstem import MESSAGES, Batch, Dataset, Located, Prepared, Shape, Sink, Typed, failpoint
 from mainstem.columns import Column, check_order
 from mainstem.sinks import in_partitions, write_by_tasks
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _KEY = "key"
 
 
-class EgressSink(Sink, Typed, Prepared):
+class EgressSink(Sink, Typed, Prepared, Located):
     """A sink whose tasks send messages, each by a sender of its own.
 
     A subclass annotates `options` with a subclass of `EgressOptions`, and says which sender it is and, in
@@ -38,6 +38,9 @@ class EgressSink(Sink, Typed, Prepared):
     @abstractmethod
     def sender(self) -> type[Sender]:
         """Return the class of the senders. It may import the vendor's library."""
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return self.options.datasets()
 
     def lane(self) -> str:
         """Return SQL that is the same for the rows of a lane, which `order: log` brings together."""

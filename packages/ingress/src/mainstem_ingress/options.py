@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from mainstem import (
+    Dataset,
     Duration,
     LocalPath,
     Options,
@@ -136,3 +138,7 @@ class IngressOptions(Options):
                 f"the order of messages does not matter: {self.receivers} receivers share them"
             )
         return found
+
+    def datasets(self) -> Sequence[Dataset]:
+        """Return what the options name, as catalogues of data know it; nothing where it has no name."""
+        return ()

@@ -16,10 +16,12 @@ from mainstem import (
     MESSAGE_COLUMNS,
     REJECTED,
     Branching,
+    Dataset,
     Events,
     HelperProcess,
     Inputs,
     Lag,
+    Located,
     Measurable,
     OptionError,
     Reached,
@@ -49,7 +51,9 @@ if TYPE_CHECKING:
 PLACES = ("partition", "position")
 
 
-class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Traceable, Verifiable):
+class IngressSource(
+    Source, Branching, Located, Measurable, Rewindable, Supervised, Traceable, Verifiable
+):
     """A source whose messages are pushed to it: its receivers make a log, which Spark reads.
 
     A subclass annotates `options` with a subclass of `IngressOptions`, and says which receiver
@@ -82,6 +86,9 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Trace
     @abstractmethod
     def receiver(self) -> type[Receiver]:
         """Return the class of the receivers. It may import the vendor's library."""
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return self.options.datasets()
 
     def shape(self) -> Shape:
         own = {c.name: c for c in self._extra() if not c.name.startswith("_")}

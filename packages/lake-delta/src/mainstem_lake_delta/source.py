@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstem import Dataset, Level, Located, Shown, SourceCapabilities
+from mainstem import Dataset, Level, Shown, SourceCapabilities
 from mainstem_ingress import Receiver
 from mainstem_lake.source import LakeSource
 
@@ -13,7 +13,7 @@ from mainstem_lake_delta.options import DeltaSourceOptions
 _SHOWN = "packages/lake-delta/tests/test_delta_source_conformance.py"
 
 
-class DeltaSource(LakeSource, Located):
+class DeltaSource(LakeSource):
     """Reads a table as it is, and its change data feed from there."""
 
     options: DeltaSourceOptions

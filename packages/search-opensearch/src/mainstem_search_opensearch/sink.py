@@ -14,9 +14,11 @@ from mainstem import (
     Changelog,
     Comparable,
     Compared,
+    Dataset,
     IdentifiedWrites,
     KeyedWrites,
     Level,
+    Located,
     OptionError,
     PermanentError,
     PipelineError,
@@ -61,7 +63,9 @@ _PLAIN = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date")
 _EVENT = re.compile("[0-9a-f]{32}")
 
 
-class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swappable, Comparable):
+class OpenSearchSink(
+    Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swappable, Comparable, Located
+):
     """Writes a document for each row of a table, by its key, and deletes those of rows that go; of events
     a document each, by their id.
 
@@ -79,6 +83,10 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         ),
         shown={"idempotent": Shown(Level.EXACTLY_ONCE, _SHOWN)},
     )
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        url = self.options.address().geturl()
+        return [Dataset.at_server("opensearch", url, 9200, self.options.index)]
 
     # -- before a run -----------------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
-from mainstem import Options, PositiveDuration, option
+from mainstem import Dataset, Options, PositiveDuration, option
 from mainstem_egress import EgressOptions
 from pydantic import model_validator
 
@@ -76,3 +77,8 @@ class AMQPSinkOptions(ConnectionOptions, EgressOptions):
         if self.declare is not None and not self.exchange:
             raise ValueError("declare is there, but no exchange: the default one is always there")
         return self
+
+    def datasets(self) -> Sequence[Dataset]:
+        # Messages of the default exchange go to the queue of that name.
+        name = self.exchange or self.routing_key
+        return [self.dataset(name)] if name else []

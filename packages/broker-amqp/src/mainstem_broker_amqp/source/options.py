@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from mainstem import Options, option
+from mainstem import Dataset, Options, option
 from mainstem_ingress import IngressOptions
 
 from mainstem_broker_amqp.options import ConnectionOptions
@@ -76,3 +77,6 @@ class AMQPSourceOptions(ConnectionOptions, IngressOptions):
     def offset(self) -> int | str:
         """`start`, as RabbitMQ has it."""
         return self.start if isinstance(self.start, int) else _OFFSETS[self.start]
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.queue)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import ClassVar, Literal, Self
 
-from mainstem import PositiveDuration, option
+from mainstem import Dataset, PositiveDuration, option
 from mainstem_ingress import IngressOptions
 from pydantic import field_validator, model_validator
 
@@ -106,3 +106,6 @@ class KafkaQueueOptions(ConnectionOptions, IngressOptions):
     def place(self) -> str:
         """Return what is read and where, for people: no secrets."""
         return f"share group {self.group} at {', '.join(self.servers)}"
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(topic) for topic in self.topics]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from mainstem import Dataset, Level, Located, Shown, SourceCapabilities
+from mainstem import Level, Shown, SourceCapabilities
 from mainstem_ingress import IngressSource, Receiver
 
 from mainstem_broker_kafka.queue.options import KafkaQueueOptions
 
 
-class KafkaQueueSource(IngressSource, Located):
+class KafkaQueueSource(IngressSource):
     """Takes messages that brokers share out to a group; acknowledges what is safe on disk."""
 
     options: KafkaQueueOptions
     extra = "topic_partition INT, offset BIGINT, delivery_count INT"
-
-    def datasets(self, output: str) -> Sequence[Dataset]:
-        return [self.options.dataset(topic) for topic in self.options.topics]
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
-from mainstem import PositiveDuration, option
+from mainstem import Dataset, PositiveDuration, option
 from mainstem_egress import EgressOptions
 from pydantic import field_validator, model_validator
 
@@ -28,6 +29,9 @@ class NATSSinkOptions(ConnectionOptions, EgressOptions):
     def _is_template(cls, value: str) -> str:
         SubjectTemplate(value)
         return value
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.subject)]
 
 
 class JetStreamSinkOptions(ConnectionOptions, EgressOptions):
@@ -123,3 +127,6 @@ class JetStreamSinkOptions(ConnectionOptions, EgressOptions):
             if column := getattr(self, name):
                 return name, column
         return None
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.stream)]

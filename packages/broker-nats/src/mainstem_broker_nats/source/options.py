@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from mainstem import Duration, Size, option
+from mainstem import Dataset, Duration, Size, option
 from mainstem.positions import OnLoss, PositionOptions
 from mainstem_ingress import IngressOptions
 from pydantic import (
@@ -139,6 +140,9 @@ class JetStreamSourceOptions(ReadingOptions, StreamOptions):
         "the run fails, or goes on and tells what is gone in the output `lost`.",
     )
 
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.stream)]
+
 
 class JetStreamQueueOptions(StreamOptions, IngressOptions):
     """Options of the source `jetstream_queue`."""
@@ -184,6 +188,9 @@ class JetStreamQueueOptions(StreamOptions, IngressOptions):
             raise ValueError("expected 1 or more, or -1")
         return value
 
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(self.stream)]
+
 
 class BucketOptions(ReadingOptions):
     """Options of the source `nats_bucket`."""
@@ -194,6 +201,9 @@ class BucketOptions(ReadingOptions):
         description="Which keys are read, as patterns of subjects; all when left out.",
         example=["users.*"],
     )
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(f"KV_{self.bucket}")]  # the stream that it is
 
 
 class NATSSourceOptions(ConnectionOptions, IngressOptions):
@@ -217,3 +227,6 @@ class NATSSourceOptions(ConnectionOptions, IngressOptions):
     pending_bytes: Size = option(
         64 * 2**20, gt=0, description="How many bytes of messages wait at most for the disk."
     )
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [self.dataset(subject) for subject in self.subjects]

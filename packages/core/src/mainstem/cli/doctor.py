@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -18,6 +20,7 @@ from urllib.parse import urlsplit
 from mainstem.cli.machine import Check, check_machine, split_advice
 from mainstem.discovery import GROUPS, Word, load_command
 from mainstem.errors import MainstemError, PluginError
+from mainstem.lineage import Lineage
 from mainstem.plan.build import make_plan
 from mainstem.plan.model import Plan
 from mainstem.registry import Registry, check_core_version
@@ -26,6 +29,8 @@ from mainstem.run.session import settings
 
 _GIB = 2**30
 _LITTLE_SPACE = 1 * _GIB
+#: So many seconds an external system may take to answer a connection.
+_PATIENCE = 3
 #: File systems on which a checkpoint does not last, and why.
 _TRANSIENT = {
     "tmpfs": "a restart of the machine empties it",
@@ -83,6 +88,7 @@ def _needed(file: Path, plan: Plan, registry: Registry) -> Iterator[Check]:
         return
     yield Check("document", "ok", f"{file} ({len(plan.nodes)} nodes)")
     yield from check_jars(conf)
+    yield from check_places(plan)
 
 
 def _wrong(file: Path, error: MainstemError) -> Check:
@@ -244,6 +250,43 @@ def _caches(ivy: str) -> list[Path]:
     """Return the folders in which Spark's resolver keeps jars, and Maven's own."""
     home = Path.home()
     return [Path(ivy)] if ivy else [*sorted(home.glob(".ivy2*")), home / ".m2"]
+
+
+# -- external systems -----------------------------------------------------------------------
+
+
+def check_places(plan: Plan) -> list[Check]:
+    """Check that somebody answers where the sources and sinks of a plan say that they read and write.
+
+    Connections are made and closed: nothing is said, and no login is tried. Of several servers the first
+    is asked. A run may be elsewhere, so that what does not answer is a warning.
+    """
+    lineage = Lineage(plan)
+    found = [
+        *(each.datasets for each in lineage.reads),
+        *(each.datasets for each in lineage.writes),
+    ]
+    places = sorted({dataset.namespace for datasets in found for dataset in datasets})
+    with ThreadPoolExecutor(8) as threads:
+        return [check for check in threads.map(_place, places) if check is not None]
+
+
+def _place(namespace: str) -> Check | None:
+    """Return the check of a system, `kafka://broker:9092`; None of what is no server."""
+    parts = urlsplit(namespace)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not host or not port:
+        return None
+    try:
+        socket.create_connection((host, port), _PATIENCE).close()
+    except OSError as error:
+        step = "Start it, or see why this machine can't reach it (address, firewall)."
+        why = error.strerror or str(error)
+        return Check("connection", "warning", f"{namespace}: {why}", step)
+    return Check("connection", "ok", f"{namespace} answers")
 
 
 # -- text -----------------------------------------------------------------------------------

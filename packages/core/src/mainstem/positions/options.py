@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
+from mainstem.contracts.abilities import Dataset
 from mainstem.contracts.options import Duration, Options, option
 
 
@@ -35,6 +37,10 @@ class PositionOptions(Options):
         description="A task reads so many positions of a batch at least, where there are as many: each "
         "costs a connection.",
     )
+
+    def datasets(self) -> Sequence[Dataset]:
+        """Return what the options name, as catalogues of data know it; nothing where it has no name."""
+        return ()
 
 
 OnLoss = Literal["fail", "report"]

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from mainstem.contracts.abilities import (
     Branching,
+    Dataset,
     Lag,
+    Located,
     Measurable,
     Reached,
     Rewindable,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from mainstem.positions.reading import PositionReading
 
 
-class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
+class PositionSource(Source, Branching, Located, Measurable, Rewindable, Traceable):
     """A source on a position log.
 
     The author says how the log is opened, what its rows are, and where a new checkpoint begins; all else
@@ -66,6 +68,9 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
     def begin(self) -> Begin:
         """Return where a new checkpoint begins."""
         return "earliest"
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return self.options.datasets()
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """What was gone before it was read comes out of `lost`, if it does not end the run."""
