@@ -130,6 +130,15 @@ def test_the_tests_of_the_demos_document_pass():
     ]
 
 
+def test_the_doctor_looks_at_a_document_with_relays_and_servers():
+    """Pass: relays are nobody's plugin; the server of the demo, which does not run now, is asked for by its place."""
+    from mainstem.cli.doctor import examine
+
+    found = {check.name: check for check in examine(ROOT / "examples" / "flights" / "flights.yaml")}
+    assert found["document"].state == "ok"
+    assert "nats://127.0.0.1:4222" in found["connection"].found
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.in_turn
 def test_orders_from_rabbitmq_are_counted_once_each(tmp_path, quick_java, rabbitmq):

@@ -61,7 +61,7 @@ def code_of(checks: Iterable[Check]) -> int:
 def examine(file: Path | None = None) -> list[Check]:
     """Look at the machine and at the plugins; with `file`, at what its document needs.
 
-    No text holds the value of a reference in the document.
+    No text holds the value of a reference in the document, but for the places of its servers.
     """
     registry = Registry()
     if file is None:
@@ -74,7 +74,9 @@ def examine(file: Path | None = None) -> list[Check]:
         return [*check_machine(), *plugins, _wrong(file, error)]
     checks = [*check_machine([plan.checkpoint]), *plugins, *_needed(file, plan, registry)]
     clean = plan.scrubber.clean
-    return [replace(c, found=clean(c.found), next_step=clean(c.next_step)) for c in checks]
+    cleaned = [replace(c, found=clean(c.found), next_step=clean(c.next_step)) for c in checks]
+    # Places have no logins, and may be all of what was given as a secret.
+    return [*cleaned, *check_places(plan)]
 
 
 def _needed(file: Path, plan: Plan, registry: Registry) -> Iterator[Check]:
@@ -88,7 +90,6 @@ def _needed(file: Path, plan: Plan, registry: Registry) -> Iterator[Check]:
         return
     yield Check("document", "ok", f"{file} ({len(plan.nodes)} nodes)")
     yield from check_jars(conf)
-    yield from check_places(plan)
 
 
 def _wrong(file: Path, error: MainstemError) -> Check:
@@ -159,8 +160,8 @@ def _plugins(words: Iterable[Word]) -> Check:
 
 
 def _used(plan: Plan, registry: Registry) -> list[Word]:
-    """Return the words of a plan's nodes; all of them have been imported to make it."""
-    nodes = plan.nodes.values()
+    """Return the words of a document's nodes; all of them have been imported to make the plan."""
+    nodes = plan.written.values()
     words = [registry.find(node.kind, f"{node.distribution}:{node.word}") for node in nodes]
     return [*words, registry.find("state store", plan.state_word)]
 
