@@ -204,7 +204,8 @@ def document(made: Sequence[Played]) -> dict[str, Any]:
     sinks: dict[str, Any] = {}
     for path in made:
         prefix, chain = path.prefix, CHAINS[path.way.chain]
-        delay = ORDERED if path.source.ordered else UNORDERED
+        together = path.source.ordered and not path.source.behind
+        delay = ORDERED if together else UNORDERED
         watermark = {"column": "at", "delay": f"{int(delay.total_seconds())} seconds"}
         event, result = f"{prefix}_event", f"{prefix}_result"
         part = {**path.source.part(), **path.source.options_beside()}

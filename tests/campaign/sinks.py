@@ -235,8 +235,9 @@ class SubjectPlain(Subject):
 
 
 class PulsarNumbered(Sink):
-    name, use, needs = "pulsar, numbered", "pulsar", "pulsar"
-    deliver, ordered = "numbered", True
+    """By numbers, which follow the columns of a message's log, and our rows have none of these."""
+
+    name, use, needs, deliver = "pulsar, numbered", "pulsar", "pulsar", "numbered"
 
     def options(self) -> dict[str, Any]:
         return pulsar(self.place, self.id)
@@ -253,7 +254,7 @@ class PulsarNumbered(Sink):
 
 
 class PulsarPlain(PulsarNumbered):
-    name, deliver, ordered = "pulsar, microbatch", "microbatch", False
+    name, deliver = "pulsar, microbatch", "microbatch"
 
 
 class CoreSubject(Sink):

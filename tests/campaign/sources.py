@@ -38,6 +38,7 @@ class Source(ABC):
 
     Attributes:
         ordered: whether events come in the order in which they were sent.
+        behind: whether those of one key may come long after later ones of others.
         lossy: whether events may be lost, so that nothing can be said of totals and tables.
         needs: the server that it speaks to.
         killable: whether that may be killed: not if a sender could not tell then what was taken.
@@ -48,6 +49,7 @@ class Source(ABC):
 
     name: ClassVar[str]
     ordered: ClassVar[bool] = False
+    behind: ClassVar[bool] = False
     lossy: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
     killable: ClassVar[bool] = True
@@ -494,9 +496,12 @@ class Address(Source):
 
 
 class Fifo(Source):
-    """A queue of SQS that knows what is sent again; the emulator is never killed: it forgets that then."""
+    """A queue of SQS that knows what is sent again; the emulator is never killed: it forgets that then.
 
-    name, needs, ordered, receives, killable = "sqs", "elasticmq", True, True, False
+    A group whose messages were given by an answer that was cut is held back until they are visible again.
+    """
+
+    name, needs, ordered, behind, receives, killable = "sqs", "elasticmq", True, True, True, False
 
     def part(self) -> dict[str, Any]:
         from mainstem_broker_sqs.testing import CREDENTIALS
